@@ -1,0 +1,83 @@
+"""A nested table (parsed TOML) becomes a frozen dataclass, strictly.
+
+Only what our settings use is understood: str, int, float, bool, ``X | None``, an enum of strings,
+a nested dataclass, ``tuple[dataclass, ...]``. Everything else in a field's type is our own defect.
+"""
+
+import difflib
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import StrEnum
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pdcore.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def read_table(cls: type[T], table: Any, where: str) -> T:
+    """Build ``cls`` from ``table``; ``where`` is the path shown in errors."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where}: expected a table, found {_kind(table)}")
+    hints = get_type_hints(cls)
+    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"{where}: unknown key {key!r}{_suggestion(key, list(known))}")
+    for name, f in known.items():
+        required = f.default is MISSING and f.default_factory is MISSING
+        if required and name not in table:
+            raise ConfigError(f"{where}: key {name!r} is missing")
+    values = {key: _read(hints[key], value, f"{where}: {key}") for key, value in table.items()}
+    return cls(**values)
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``over`` laid over ``base``, table by table; neither is changed."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        both_tables = isinstance(below, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(below, value) if both_tables else value  # type: ignore[arg-type]
+    return result
+
+
+def _read(hint: Any, value: Any, where: str) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
+        return None if value is None else _read(inner, value, where)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where}: expected a list, found {_kind(value)}")
+        inner = get_args(hint)[0]
+        return tuple(_read(inner, item, f"{where}[{i}]") for i, item in enumerate(value))
+    if is_dataclass(hint):
+        return read_table(hint, value, where)  # type: ignore[arg-type]
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        if value not in list(hint):
+            raise ConfigError(f"{where} is {value!r}; one of {', '.join(hint)}")
+        return hint(value)
+    return _read_scalar(hint, value, where)
+
+
+def _read_scalar(hint: type, value: Any, where: str) -> Any:
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not hint:
+        raise ConfigError(f"{where}: expected {_NAMES[hint]}, found {_kind(value)} ({value!r})")
+    return value
+
+
+_NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "a table"
+    return _NAMES.get(type(value), "a list" if isinstance(value, list) else type(value).__name__)
+
+
+def _suggestion(key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
