@@ -26,6 +26,7 @@ may succeed elsewhere or later). The mapping itself happens only in ``pdcore.rpc
 ``router.http_errors``. This module imports neither gRPC nor HTTP.
 """
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 
@@ -150,3 +151,25 @@ def error_named(name: str, message: str) -> PdspanError:
 
 def _walk(cls: type[PdspanError]) -> list[type[PdspanError]]:
     return [cls, *(deeper for child in cls.__subclasses__() for deeper in _walk(child))]
+
+
+def root_cause(group: BaseExceptionGroup[BaseException]) -> PdspanError:
+    """The error to show for a task group that failed: what broke, not what was cancelled for it.
+
+    Of several errors of ours the first one that is not itself an echo (a cancelled call) wins.
+    """
+    leaves = list(_leaves(group))
+    ours = [leaf for leaf in leaves if isinstance(leaf, PdspanError)]
+    foreign = [leaf for leaf in leaves if not isinstance(leaf, PdspanError)]
+    causes = [error for error in ours if not isinstance(error, RequestCancelled)] or ours
+    if causes:
+        return causes[0]
+    return InternalError(f"{type(foreign[0]).__name__}: {foreign[0]}")
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
