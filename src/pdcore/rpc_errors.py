@@ -39,15 +39,17 @@ async def aborting(context: Context, request_id: str = "") -> AsyncIterator[None
     except PdspanError as error:
         await abort_with(context, error)
     except BaseExceptionGroup as group:
-        error = root_cause(group)
-        if isinstance(error, InternalError):
+        cause = root_cause(group)
+        if isinstance(cause, InternalError):
             log.error("request failed", exc_info=group, extra={"request_id": request_id})
-        await abort_with(context, error)
+        await abort_with(context, cause)
     except (grpc.aio.AbortError, asyncio.CancelledError, GeneratorExit):
         raise
     except Exception as error:
         log.exception("request failed", extra={"request_id": request_id})
-        await abort_with(context, InternalError(f"{type(error).__name__} in this node; see its log"))
+        await abort_with(
+            context, InternalError(f"{type(error).__name__} in this node; see its log")
+        )
 
 
 async def abort_with(context: Context, error: PdspanError) -> NoReturn:
@@ -62,7 +64,7 @@ async def abort_with(context: Context, error: PdspanError) -> NoReturn:
 def error_from_rpc(error: grpc.aio.AioRpcError, peer: str) -> PdspanError:
     """The error that ``peer`` (a name for messages) raised, or what its status says."""
     details = error.details() or error.code().name
-    metadata = {key: value for key, value in error.trailing_metadata() or ()}
+    metadata = dict(error.trailing_metadata() or ())
     if ERROR_KEY in metadata:
         rebuilt = error_named(str(metadata[ERROR_KEY]), details)
         rebuilt.param = str(metadata[PARAM_KEY]) if PARAM_KEY in metadata else None

@@ -1,0 +1,99 @@
+"""Prometheus metrics of a prefill or decode node.
+
+Gauges are read at scrape time from the node's own state, so they cannot drift from it. The router's
+metrics are its own (``router.metrics``).
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from pdcore.cluster import NodeLoad
+from pdcore.errors import ConfigError
+from pdcore.rpc import split_address
+from pdcore.settings import TlsSettings
+from pdwire.v1.generation_pb2 import TransferReport
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class LoadSource(Protocol):
+    def load(self) -> NodeLoad: ...
+
+    @property
+    def pages_shared(self) -> int: ...
+
+
+class NodeMetrics:
+    """Counters and histograms that the node's code feeds; see each one's help text."""
+
+    def __init__(self, source: LoadSource) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(_LoadCollector(source))
+        self.requests = self._counter("requests", "Requests by outcome.", "outcome")
+        self.prompt_tokens = self._counter("prompt_tokens", "Prompt tokens computed here.")
+        self.cached_tokens = self._counter("cached_tokens", "Prompt tokens found in the cache.")
+        self.generated_tokens = self._counter("generated_tokens", "Tokens sampled here.")
+        self.preemptions = self._counter("preemptions", "Sequences preempted for pages.")
+        self.step_s = self._histogram("step_seconds", "Time of one model step.")
+        self.first_token_s = self._histogram(
+            "first_token_seconds", "From a request's arrival here to its first token."
+        )
+        self.inter_token_s = self._histogram(
+            "inter_token_seconds", "Between two tokens of one sequence."
+        )
+        self.transfers = self._counter("transfers", "Transfers.", "mode", "outcome")
+        self.transfer_bytes = self._counter("transfer_bytes", "KV payload bytes sent.", "mode")
+        self.transfer_s = self._counter(
+            "transfer_seconds", "Where transfers' time went.", "mode", "share"
+        )
+
+    @contextmanager
+    def count_request(self) -> Iterator[None]:
+        """Count one request as finished or, if the block raises, by the error's class."""
+        try:
+            yield
+        except BaseException as error:
+            self.requests.labels(type(error).__name__).inc()
+            raise
+        self.requests.labels("finished").inc()
+
+    def count_transfer(self, report: TransferReport) -> None:
+        """Count a committed transfer and its four shares."""
+        self.transfers.labels(report.mode, "committed").inc()
+        self.transfer_bytes.labels(report.mode).inc(report.wire_bytes)
+        for share in ("producer", "prepare", "window", "transport"):
+            self.transfer_s.labels(report.mode, share).inc(getattr(report, f"{share}_s"))
+
+    def serve(self, address: str, tls: TlsSettings) -> None:
+        """Start the scrape endpoint on a thread of its own."""
+        host, port = split_address(address)
+        try:
+            start_http_server(port, host, self.registry, certfile=tls.cert, keyfile=tls.key)
+        except OSError as error:
+            raise ConfigError(f"metrics: cannot listen on {address}: {error.strerror}") from None
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"pdspan_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(f"pdspan_{name}", text, buckets=SECONDS, registry=self.registry)
+
+
+class _LoadCollector(Collector):
+    def __init__(self, source: LoadSource) -> None:
+        self._source = source
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        load = self._source.load()
+        pages = GaugeMetricFamily("pdspan_pages", "KV pages by state.", labels=["state"])
+        for state in ("free", "cached", "reserved", "used", "draining", "promised"):
+            pages.add_metric([state], getattr(load, f"pages_{state}"))
+        pages.add_metric(["shared"], self._source.pages_shared)
+        yield pages
+        yield GaugeMetricFamily("pdspan_queued", "Requests that wait.", value=load.num_queued)
+        yield GaugeMetricFamily("pdspan_running", "Sequences running.", value=load.num_running)

@@ -1,0 +1,61 @@
+"""How a process of the cluster runs: uvloop, signals, exit status.
+
+The first SIGTERM or SIGINT sets ``stop``: the node drains, then ends. A second one ends it at once.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import uvloop
+
+from pdcore.errors import ConfigError, PdspanError
+from pdcore.logs import configure_logging
+from pdcore.rpc import check_bind
+from pdcore.settings import ClusterSettings, NodeSettings
+
+log = logging.getLogger(__name__)
+
+Serve = Callable[[ClusterSettings, NodeSettings, Path, asyncio.Event], Awaitable[None]]
+
+
+def run_node(serve: Serve, settings: ClusterSettings, node: NodeSettings, model_dir: Path) -> int:
+    """Run one node until it is told to stop. Returns the process's exit status."""
+    configure_logging(node.name, settings.log_level)
+    try:
+        check_bind(settings, node)
+        log.info("settings", extra={"event": "settings", "settings": asdict(settings)})
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_until_stopped(serve, settings, node, model_dir))
+    except ConfigError as error:
+        print(f"pdspan: error: {error}", file=sys.stderr)
+        return 2
+    except PdspanError as error:
+        print(f"pdspan: error: {node.name}: {error}", file=sys.stderr)
+        return 1
+    except asyncio.CancelledError:
+        return 130
+
+
+async def _until_stopped(
+    serve: Serve, settings: ClusterSettings, node: NodeSettings, model_dir: Path
+) -> int:
+    stop = asyncio.Event()
+    task = asyncio.current_task()
+    assert task is not None, "runs inside a task"
+
+    def on_signal() -> None:
+        if stop.is_set():
+            task.cancel()
+        log.info("stopping", extra={"event": "stopping"})
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    await serve(settings, node, model_dir, stop)
+    return 0
