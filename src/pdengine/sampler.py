@@ -1,0 +1,184 @@
+"""Logits become tokens, row by row, with different parameters in one batch.
+
+A row's token is a pure function of its logits and its ``SampleRow``: no generator state, so it is
+the same alone, in any batch, and on another node. Order of work: banned tokens, temperature,
+``min_p``, ``top_k``, ``top_p``, then the inverse of the cumulative sum, in vocabulary order.
+Probabilities are held as integers (2^44 times the ratio to the largest, rounded): their sums are
+exact, so no batch shape, thread count or device can change one, and a token without weight cannot
+be drawn. Logits that are no numbers are an error, never a token.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from pdcore.errors import InternalError
+from pdcore.generation import SamplingParams
+
+PEAK_WEIGHT = 2**44  # of a row's most likely token; 2^18 tokens of it still sum within int64
+MAX_VOCAB = 2**18
+
+NOISE_BITS = 53
+_WORD = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+# Most top_p rows keep few tokens: try to find them among so many before all are sorted.
+_NUCLEUS_GUESSES = (256, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """One row of logits to sample from. ``position`` is the index that the token will have."""
+
+    params: SamplingParams
+    choice: int
+    position: int
+    banned_token_ids: tuple[int, ...] = ()
+
+
+def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[int]:
+    """One token for each row of ``logits`` [rows, vocab] (float32), which stay as they are.
+
+    Greedy rows take the largest logit, the first one of equals. Raises InternalError when a row
+    has NaN, +inf, or nothing but -inf.
+    """
+    logits = _without_banned(logits, rows)
+    peaks, best = logits.max(dim=-1)
+    _check(peaks, rows)
+    tokens: list[int] = best.tolist()
+    drawn = [i for i, row in enumerate(rows) if not row.params.is_greedy]
+    if drawn:
+        if len(drawn) < len(rows):
+            logits, peaks = logits[drawn], peaks[drawn]
+        for i, token in zip(drawn, _draw(logits, peaks, [rows[i] for i in drawn]), strict=True):
+            tokens[i] = token
+    return tokens
+
+
+def noise(seed: int, choice: int, position: int) -> int:
+    """A uniform integer of 53 bits; u = noise / 2^53 lies in [0, 1).
+
+    A counter hash: each word is absorbed by one round of splitmix64 (Steele, Lea, Flood 2014;
+    constants of Vigna's public-domain code). So for one seed and choice all positions differ.
+    """
+    state = 0
+    for word in (seed, choice, position):
+        state = _splitmix64((state ^ word) & _WORD)
+    return state >> (64 - NOISE_BITS)
+
+
+def _splitmix64(word: int) -> int:
+    word = (word + _GOLDEN) & _WORD
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
+    return word ^ (word >> 31)
+
+
+def _without_banned(logits: Tensor, rows: Sequence[SampleRow]) -> Tensor:
+    # An end-of-text id beyond the vocabulary cannot be sampled anyway.
+    vocab = logits.shape[-1]
+    cells = [(i, t) for i, row in enumerate(rows) for t in row.banned_token_ids if t < vocab]
+    if not cells:
+        return logits
+    at_rows, at_tokens = torch.tensor(cells, device=logits.device).unbind(dim=1)
+    logits = logits.clone()
+    logits[at_rows, at_tokens] = -math.inf
+    return logits
+
+
+def _check(peaks: Tensor, rows: Sequence[SampleRow]) -> None:
+    # The maximum carries every defect: NaN stays NaN, +inf wins, -inf is all there was.
+    for row, peak in zip(rows, peaks.tolist(), strict=True):
+        if not math.isfinite(peak):
+            raise InternalError(
+                f"no token can be sampled at position {row.position}: the largest logit is {peak}"
+            )
+
+
+def _draw(logits: Tensor, peaks: Tensor, rows: Sequence[SampleRow]) -> list[int]:
+    assert logits.shape[-1] <= MAX_VOCAB
+    weights = _weights(logits, peaks, rows)
+    _keep_top_k(weights, logits, rows)
+    _keep_top_p(weights, rows)
+    cumulative = weights.cumsum(dim=-1)
+    # Integers of any size: weight / total is each token's probability to within 2^-53.
+    targets = [
+        (noise(row.params.seed, row.choice, row.position) * total) >> NOISE_BITS
+        for row, total in zip(rows, cumulative[:, -1].tolist(), strict=True)
+    ]
+    tokens: list[int] = _first_above(cumulative, targets).tolist()
+    return tokens
+
+
+def _weights(logits: Tensor, peaks: Tensor, rows: Sequence[SampleRow]) -> Tensor:
+    """int64 [rows, vocab]: temperature and ``min_p`` applied, PEAK_WEIGHT at the largest logit."""
+    ratios = logits.double()
+    ratios -= peaks.double().unsqueeze(1)
+    ratios /= _column(rows, lambda params: params.temperature, logits.device)
+    ratios.exp_()
+    if any(row.params.min_p > 0 for row in rows):
+        ratios[ratios < _column(rows, lambda params: params.min_p, logits.device)] = 0
+    return ratios.mul_(PEAK_WEIGHT).round_().long()
+
+
+def _keep_top_k(weights: Tensor, logits: Tensor, rows: Sequence[SampleRow]) -> None:
+    """Zero what lies below the k-th largest logit; equals of the k-th stay, as elsewhere."""
+    vocab = logits.shape[-1]
+    limits = {i: row.params.top_k or vocab for i, row in enumerate(rows)}
+    at = [i for i, k in limits.items() if k < vocab]
+    if not at:
+        return
+    chosen = logits[at]
+    last = torch.tensor([[limits[i] - 1] for i in at], device=logits.device)
+    largest = chosen.topk(max(limits[i] for i in at), dim=-1).values
+    weights[at] = weights[at].masked_fill_(chosen < largest.gather(1, last), 0)
+
+
+def _keep_top_p(weights: Tensor, rows: Sequence[SampleRow]) -> None:
+    """Zero all but the smallest set whose share reaches ``top_p``; of equals the first stay."""
+    at = [i for i, row in enumerate(rows) if row.params.top_p < 1]
+    if not at:
+        return
+    chosen = weights[at]
+    needed = [
+        max(1, math.ceil(Fraction(rows[i].params.top_p) * total))
+        for i, total in zip(at, chosen.sum(dim=-1).tolist(), strict=True)
+    ]
+    border = _border_weights(chosen, needed)
+    above, equal = chosen > border, chosen == border
+    missing = _as_column(needed, weights.device) - (chosen * above).sum(dim=-1, keepdim=True)
+    num_equal = (missing + border - 1) // border
+    weights[at] = chosen * (above | (equal & (equal.cumsum(dim=-1) <= num_equal)))
+
+
+def _border_weights(weights: Tensor, needed: list[int]) -> Tensor:
+    """[rows, 1]: the weight at which each row's sum, largest first, reaches ``needed``."""
+    vocab = weights.shape[-1]
+    for k in (*(guess for guess in _NUCLEUS_GUESSES if guess < vocab), vocab):
+        largest = weights.topk(k, dim=-1).values
+        cumulative = largest.cumsum(dim=-1)
+        reached = cumulative[:, -1].tolist()
+        if all(have >= need for have, need in zip(reached, needed, strict=True)):
+            break
+    return largest.gather(1, _first_above(cumulative, [need - 1 for need in needed]).unsqueeze(1))
+
+
+def _first_above(cumulative: Tensor, targets: list[int]) -> Tensor:
+    """[rows]: the index at which each row of ``cumulative`` first exceeds its target."""
+    column = _as_column(targets, cumulative.device)
+    return torch.searchsorted(cumulative, column, right=True).squeeze(1)
+
+
+def _as_column(numbers: list[int], device: torch.device) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.int64, device=device).unsqueeze(1)
+
+
+def _column(
+    rows: Sequence[SampleRow], value: Callable[[SamplingParams], float], device: torch.device
+) -> Tensor:
+    numbers = [value(row.params) for row in rows]
+    return torch.tensor(numbers, dtype=torch.float64, device=device).unsqueeze(1)
