@@ -1,1 +1,1 @@
-"""What every process shares: settings, values, errors, metrics, the way a process runs. No torch."""
+"""What every process shares: settings, values, errors, metrics, how a process runs. No torch."""

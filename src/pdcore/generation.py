@@ -37,9 +37,9 @@ class SamplingParams:
 class GenerationRequest:
     """``max_tokens`` counts generated tokens per choice and is already clipped to the context.
 
-    ``stop_token_ids`` end a choice with STOP (the model's end-of-text tokens unless ``ignore_eos``);
-    they are masked out until ``min_tokens`` tokens have been generated. ``cache_salt`` keeps prefix
-    caches apart: equal prompts share pages only under an equal salt.
+    ``stop_token_ids`` end a choice with STOP (end-of-text tokens unless ``ignore_eos``); they are
+    masked out until ``min_tokens`` tokens have been generated. ``cache_salt`` keeps prefix caches
+    apart: equal prompts share pages only under an equal salt.
     """
 
     request_id: RequestId

@@ -1,8 +1,8 @@
 """The shape of KV memory: what one page holds and how many bytes that is.
 
-A pool is ``[num_pages, num_layers, 2, page_tokens, num_kv_heads, head_dim]`` (2 = K, V), so one page
-is contiguous over all layers: one wire unit with nothing to gather. Two nodes can exchange pages
-exactly when their layouts are equal; ``difference`` names the first field that is not.
+A pool is ``[num_pages, num_layers, 2, page_tokens, num_kv_heads, head_dim]`` (2 = K, V), so one
+page is contiguous over all layers: one wire unit with nothing to gather. Two nodes can exchange
+pages exactly when their layouts are equal; ``difference`` names the first field that is not.
 """
 
 from dataclasses import dataclass, fields

@@ -1,9 +1,9 @@
 """A cluster file (TOML) and ``--set a.b=value`` become frozen dataclasses.
 
-An unknown key, a wrong type or an impossible value is a ``ConfigError`` that names the key, where it
-was found and what would be right. One file describes a whole cluster; each process reads the same
-file and is told which node it is. A node may carry its own ``engine`` table, laid over the shared
-one.
+An unknown key, a wrong type or an impossible value is a ``ConfigError`` that names the key, where
+it was found and what would be right. One file describes a whole cluster; each process reads the
+same file and is told which node it is. A node may carry its own ``engine`` table, laid over the
+shared one.
 """
 
 import tomllib

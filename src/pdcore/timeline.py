@@ -16,7 +16,7 @@ class TimelineRecorder:
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._arrived_s = monotonic()
+        self.arrived_s = monotonic()
         self._spans: list[Span] = []
         self.transfer: TransferReport | None = None
 
@@ -30,12 +30,12 @@ class TimelineRecorder:
 
     def add(self, name: str, start_s: float, end_s: float) -> None:
         """Record a span from two readings of ``time.monotonic``."""
-        start = start_s - self._arrived_s
+        start = start_s - self.arrived_s
         self._spans.append(Span(name=name, start_s=start, duration_s=end_s - start_s))
 
     @property
     def elapsed_s(self) -> float:
-        return monotonic() - self._arrived_s
+        return monotonic() - self.arrived_s
 
     def to_proto(self) -> NodeTimeline:
         return NodeTimeline(node=self._node, spans=self._spans, transfer=self.transfer)

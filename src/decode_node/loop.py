@@ -1,0 +1,222 @@
+"""Continuous batching: every step carries whoever is there; newcomers join at the next one.
+
+``step`` tells the story: admit, plan, run, emit, observe. Invariants: only running members are
+preempted, the youngest first, and never for someone younger; a page that a step in flight may touch
+is not free before that step has ended (it is *draining*). Growth never eats promised room. The loop
+neither knows transfers nor RPCs.
+"""
+
+import asyncio
+import logging
+from bisect import insort
+from collections.abc import Iterable
+from itertools import count
+from time import monotonic
+
+from decode_node.group import Group, Member
+from decode_node.planner import StepPlan, StepPlanner
+from pdcore.compute import ComputeThread
+from pdcore.errors import PdspanError
+from pdcore.generation import FinishReason, TokenDelta
+from pdcore.metrics import NodeMetrics
+from pdcore.settings import EngineSettings
+from pdengine.engine import Engine
+from pdengine.sequence import Sequence
+
+log = logging.getLogger(__name__)
+
+
+class DecodeLoop:
+    """Owns the pages of every member; a group that leaves, or a choice that ends, gives them back."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        compute: ComputeThread,
+        settings: EngineSettings,
+        metrics: NodeMetrics,
+    ) -> None:
+        self._engine = engine
+        self._compute = compute
+        self._planner = StepPlanner(engine.pool, engine.prefix, engine.layout, settings)
+        self._metrics = metrics
+        self._orders = count()
+        self._running: list[Member] = []
+        self._preempted: list[Member] = []
+        self._in_step: set[Member] = set()
+        self._draining: list[int] = []
+        self._work = asyncio.Event()
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    @property
+    def num_preempted(self) -> int:
+        return len(self._preempted)
+
+    def join_prompt(self, group: Group, pages: list[int], num_computed: int) -> None:
+        """A prompt to prefill here. ``pages`` hold all of it and one more token."""
+        prompt = Sequence(group.request, 0, pages, num_computed)
+        choices = tuple(range(group.request.num_choices))
+        self._running.append(Member(group, prompt, choices, next(self._orders)))
+        self.wake()
+
+    def join_received(self, group: Group, pages: list[int], first_tokens: Iterable[int]) -> None:
+        """A committed transfer: KV of the whole prompt, and the first token of each choice."""
+        request = group.request
+        prompt = Sequence(request, 0, pages, len(request.prompt_token_ids))
+        self._remember(prompt)
+        self._branch(Member(group, prompt, (), next(self._orders)), tuple(first_tokens))
+        self.wake()
+
+    def stop_choice(self, group: Group, choice: int) -> None:
+        """A stop string was found: this choice ends now, with what the client already has."""
+        if group.has_finished(choice):
+            return
+        for member in [*self._running, *self._preempted]:
+            if member.group is group and member.choices == (choice,):
+                self._remove(member)
+                group.emit((TokenDelta(choice, (), FinishReason.STOP),))
+
+    def leave(self, group: Group) -> None:
+        """The request is over, whatever the reason: give back what it still holds. Idempotent."""
+        for member in [*self._running, *self._preempted]:
+            if member.group is group:
+                self._remove(member)
+
+    def wake(self) -> None:
+        """Something changed that may let a step do more: a member came, or pages came back."""
+        self._work.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._work.wait()
+            await self.step()
+
+    async def step(self) -> None:
+        """One model step for everybody who has pages; returns at once when nobody has."""
+        self._readmit()
+        plan = self._planner.plan(self._running)
+        self._set_aside(plan.preempted)
+        if not plan.slices:
+            self._work.clear()
+            return
+        start_s = monotonic()
+        self._in_step = set(plan.members)
+        try:
+            tokens = await self._compute.run(self._execute, plan)
+        except PdspanError as error:
+            self._end_step()
+            self._fail(plan, error)
+            return
+        self._end_step()
+        self._emit(plan, tokens)
+        self._metrics.step_s.observe(monotonic() - start_s)
+
+    def _execute(self, plan: StepPlan) -> list[tuple[int, ...]]:
+        """On the compute thread."""
+        for source, target in plan.copies:
+            self._engine.copy_page(source, target)
+        return self._engine.run(plan.slices)
+
+    def _readmit(self) -> None:
+        """Preempted members come back, oldest first, as soon as all their tokens have pages."""
+        pool, prefix = self._engine.pool, self._engine.prefix
+        while self._preempted:
+            member = self._preempted[0]
+            sequence = member.sequence
+            cached = prefix.match(sequence.token_ids, sequence.request.cache_salt)
+            wanted = self._engine.layout.num_pages(sequence.num_tokens + 1) - len(cached)
+            fresh = pool.take(wanted)
+            if fresh is None:
+                pool.release(cached)
+                return
+            sequence.pages = [*cached, *fresh]
+            sequence.num_computed = len(cached) * self._engine.layout.page_tokens
+            insort(self._running, self._preempted.pop(0), key=_age)
+
+    def _set_aside(self, victims: list[Member]) -> None:
+        for member in victims:
+            log.info("preempted", extra={"request_id": member.group.request.request_id})
+            self._metrics.preemptions.inc()
+            self._running.remove(member)
+            insort(self._preempted, member, key=_age)
+
+    def _emit(self, plan: StepPlan, tokens: list[tuple[int, ...]]) -> None:
+        now = monotonic()
+        for member, step_slice, sampled in zip(plan.members, plan.slices, tokens, strict=True):
+            if member not in self._running:
+                continue  # it left while the step ran
+            member.sequence.num_computed += step_slice.num_tokens
+            self._metrics.generated_tokens.inc(len(sampled))
+            if not sampled:
+                continue
+            if member.sequence.num_generated == 0:
+                self._remember(member.sequence)
+                self._branch(member, sampled)
+            else:
+                self._metrics.inter_token_s.observe(now - member.last_token_s)
+                member.last_token_s = now
+                self._advance(member, sampled[0])
+
+    def _advance(self, member: Member, token: int) -> None:
+        delta = member.take(member.sequence.choice, token)
+        if delta.finish_reason is not None:
+            self._remove(member)
+        member.group.emit((delta,))
+
+    def _branch(self, prompt: Member, first_tokens: tuple[int, ...]) -> None:
+        """The prompt is computed: one member per choice takes its place, sharing all its pages."""
+        if prompt in self._running:
+            self._running.remove(prompt)
+        deltas = []
+        pages = prompt.sequence.give_up_pages()
+        num_computed = prompt.sequence.num_prompt_tokens
+        for choice, token in enumerate(first_tokens):
+            if choice > 0:
+                self._engine.pool.share(pages)
+            sequence = Sequence(prompt.group.request, choice, pages, num_computed)
+            member = Member(prompt.group, sequence, (choice,), prompt.order)
+            delta = member.take(choice, token)
+            deltas.append(delta)
+            if delta.finish_reason is None:
+                insort(self._running, member, key=_age)
+            else:
+                self._engine.pool.release(sequence.give_up_pages())
+        prompt.group.emit(tuple(deltas))
+
+    def _remember(self, sequence: Sequence) -> None:
+        """Offer the computed full pages to the prefix cache."""
+        self._engine.prefix.insert(
+            sequence.token_ids, sequence.request.cache_salt, sequence.pages, sequence.num_computed
+        )
+
+    def _remove(self, member: Member) -> None:
+        """Take a member out and give its pages back, after the step that may still use them."""
+        if member in self._preempted:
+            self._preempted.remove(member)
+            return
+        self._running.remove(member)
+        if member in self._in_step:
+            self._draining += self._engine.pool.drain(member.sequence.pages)
+        else:
+            self._remember(member.sequence)
+            self._engine.pool.release(member.sequence.give_up_pages())
+        self.wake()
+
+    def _end_step(self) -> None:
+        self._in_step = set()
+        self._engine.pool.drained(self._draining)
+        self._draining = []
+
+    def _fail(self, plan: StepPlan, error: PdspanError) -> None:
+        log.error("step failed: %s", error)
+        for group in {member.group for member in plan.members}:
+            self.leave(group)
+            group.fail(error)
+
+
+def _age(member: Member) -> tuple[int, int]:
+    """Sort key: the oldest first; choices of one request by number."""
+    return member.order, member.sequence.choice

@@ -1,0 +1,141 @@
+"""``Decode.Generate``: one call owns one request's pages on this node, from promise to last token.
+
+However the call ends (finished, cancelled by the router, a failed transfer, a deadline), ``finally``
+gives everything back. The first command opens the request; later ones may stop a choice.
+"""
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+import grpc
+
+from decode_node.group import Group
+from decode_node.loop import DecodeLoop
+from decode_node.reservations import Reservation, reserve
+from kvtransfer.receiver import KvReceiver
+from pdcore.cluster import Epoch, NodeInfo
+from pdcore.drain import Drain
+from pdcore.errors import EpochMismatch, InvalidRequest, NoCapacity
+from pdcore.generation import TransferId, Usage
+from pdcore.metrics import NodeMetrics
+from pdcore.rpc_errors import aborting
+from pdcore.timeline import TimelineRecorder
+from pdcore.wire import delta_to_proto, request_from_proto, usage_to_proto
+from pdengine.engine import Engine
+from pdwire.v1 import decode_pb2
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Command = decode_pb2.GenerateCommand
+Event = decode_pb2.GenerateEvent
+
+
+class DecodeService:
+    def __init__(
+        self,
+        info: NodeInfo,
+        engine: Engine,
+        loop: DecodeLoop,
+        receiver: KvReceiver,
+        drain: Drain,
+        metrics: NodeMetrics,
+    ) -> None:
+        self._info = info
+        self._engine = engine
+        self._loop = loop
+        self._receiver = receiver
+        self._drain = drain
+        self._metrics = metrics
+
+    async def Generate(self, _commands: object, context: Context) -> None:
+        async with aborting(context):
+            opening = await self._opening(context)
+            with self._drain.request(), self._metrics.count_request():
+                await self._generate(opening, context)
+
+    async def _generate(self, opening: Command.Open, context: Context) -> None:
+        timeline = TimelineRecorder(self._info.name)
+        group = Group(request_from_proto(opening.request))
+        reservation = self._reserve(group)
+        try:
+            await context.write(Event(accepted=Event.Accepted()))
+            async with asyncio.TaskGroup() as tasks:
+                commands = tasks.create_task(self._follow(context, group))
+                if opening.local_prefill:
+                    self._prefill_here(group, reservation)
+                else:
+                    transfer_id = TransferId(opening.transfer_id)
+                    await self._receive(transfer_id, group, reservation, timeline)
+                async for deltas in group.deltas():
+                    tokens = Event.Tokens(deltas=[delta_to_proto(delta) for delta in deltas])
+                    await context.write(Event(tokens=tokens))
+                commands.cancel()
+            await context.write(Event(finished=self._finished(group, timeline)))
+        finally:
+            self._loop.leave(group)
+            reservation.give_back()
+            self._loop.wake()
+
+    def _reserve(self, group: Group) -> Reservation:
+        if self._loop.num_preempted:
+            raise NoCapacity("no room to decode: preempted sequences are waiting for KV pages")
+        return reserve(self._engine.pool, self._engine.layout, group.request)
+
+    def _prefill_here(self, group: Group, reservation: Reservation) -> None:
+        """Colocated: the promised pages are taken at once; a cached prefix replaces the first."""
+        request, pool = group.request, self._engine.pool
+        cached = self._engine.prefix.match(request.prompt_token_ids, request.cache_salt)
+        reservation.open(self._engine.layout.num_pages(len(request.prompt_token_ids)))
+        pages = reservation.commit()
+        pool.release(pages[: len(cached)])
+        group.cached_tokens = len(cached) * self._engine.layout.page_tokens
+        self._loop.join_prompt(group, cached + pages[len(cached) :], group.cached_tokens)
+        self._metrics.cached_tokens.inc(group.cached_tokens)
+        self._metrics.prompt_tokens.inc(len(request.prompt_token_ids) - group.cached_tokens)
+
+    async def _receive(
+        self,
+        transfer_id: TransferId,
+        group: Group,
+        reservation: Reservation,
+        timeline: TimelineRecorder,
+    ) -> None:
+        with timeline.span("receive"):
+            async with self._receiver.expect(transfer_id, reservation) as incoming:
+                handoff = await incoming.committed()
+                pages = reservation.commit()
+        group.cached_tokens = handoff.cached_tokens
+        self._loop.join_received(group, pages, handoff.first_token_ids)
+
+    def _finished(self, group: Group, timeline: TimelineRecorder) -> Event.Finished:
+        usage = Usage(
+            prompt_tokens=len(group.request.prompt_token_ids),
+            completion_tokens=group.num_generated,
+            cached_tokens=group.cached_tokens,
+        )
+        if group.first_token_s is not None:
+            timeline.add("first_token", timeline.arrived_s, group.first_token_s)
+            self._metrics.first_token_s.observe(group.first_token_s - timeline.arrived_s)
+            if group.first_step_s is not None:
+                timeline.add("first_step", group.first_token_s, group.first_step_s)
+            timeline.add("generate", group.first_token_s, monotonic())
+        return Event.Finished(usage=usage_to_proto(usage), timeline=timeline.to_proto())
+
+    async def _opening(self, context: Context) -> Command.Open:
+        command = await context.read()
+        if command is grpc.aio.EOF or command.WhichOneof("command") != "open":
+            raise InvalidRequest("the first command of Generate must be `open`")
+        opening: Command.Open = command.open
+        if Epoch(opening.epoch) != self._info.epoch:
+            raise EpochMismatch(
+                f"{self._info.name} has epoch {self._info.epoch}, the request means"
+                f" {opening.epoch}: the node restarted"
+            )
+        return opening
+
+    async def _follow(self, context: Context, group: Group) -> None:
+        """Commands after the opening, until the router says no more."""
+        while (command := await context.read()) is not grpc.aio.EOF:
+            if command.WhichOneof("command") != "stop_choice":
+                raise InvalidRequest("after `open`, Generate takes only `stop_choice`")
+            self._loop.stop_choice(group, command.stop_choice.choice)
