@@ -1,0 +1,1 @@
+"""The command line: start a cluster on this machine, run one node of a cluster, manage models."""
