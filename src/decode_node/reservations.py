@@ -12,6 +12,7 @@ from pdcore.errors import NoCapacity, PromptTooLong
 from pdcore.generation import GenerationRequest
 from pdcore.kv_layout import KvLayout
 from pdengine.page_pool import PagePool, Promise
+from pdengine.prefix_cache import PrefixCache
 
 
 class _State(Enum):
@@ -58,30 +59,54 @@ class Reservation:
 
 
 def reserve(pool: PagePool, layout: KvLayout, request: GenerationRequest) -> Reservation:
-    """Promise room for ``request``.
+    """Promise room for ``request``, whose KV another node will send.
 
     Raises PromptTooLong when it could never run here, NoCapacity when it cannot now.
     """
+    _check_fits_at_all(pool, layout, request)
+    num_pages = layout.num_pages(len(request.prompt_token_ids) + 1)
+    prompt = pool.promise(num_pages)
+    growth = pool.promise(_expected_growth(layout, request)) if prompt else None
+    if prompt is None or growth is None:
+        if prompt is not None:
+            pool.withdraw(prompt)
+        raise _no_room(pool, num_pages)
+    return Reservation(pool, prompt, growth)
+
+
+def take_for_prompt(
+    pool: PagePool, prefix: PrefixCache, layout: KvLayout, request: GenerationRequest
+) -> tuple[list[int], int]:
+    """Pages for a prompt that this node prefills (and one more token), all at once.
+
+    Returns (pages, tokens whose KV the first of them hold already). Raises as ``reserve``.
+    """
+    _check_fits_at_all(pool, layout, request)
+    num_pages = layout.num_pages(len(request.prompt_token_ids) + 1)
+    cached = prefix.match(request.prompt_token_ids, request.cache_salt)
+    fresh = pool.take(num_pages - len(cached))
+    if fresh is None:
+        pool.release(cached)
+        raise _no_room(pool, num_pages)
+    return cached + fresh, len(cached) * layout.page_tokens
+
+
+def _check_fits_at_all(pool: PagePool, layout: KvLayout, request: GenerationRequest) -> None:
     num_prompt = len(request.prompt_token_ids)
-    most = layout.num_pages(num_prompt + request.max_tokens)
-    total = pool.counts().total
+    most, total = layout.num_pages(num_prompt + request.max_tokens), pool.counts().total
     if most > total:
         raise PromptTooLong(
             f"prompt ({num_prompt} tokens) and max_tokens ({request.max_tokens}) need {most} KV"
             f" pages; the decode node has {total}"
         )
-    for_prompt = layout.num_pages(num_prompt + 1)
-    prompt = pool.promise(for_prompt)
-    growth = pool.promise(_expected_growth(layout, request)) if prompt else None
-    if prompt is None or growth is None:
-        if prompt is not None:
-            pool.withdraw(prompt)
-        counts = pool.counts()
-        raise NoCapacity(
-            f"no room to decode: {for_prompt} KV pages wanted,"
-            f" {counts.free + counts.cached - counts.promised} of {total} are not spoken for"
-        )
-    return Reservation(pool, prompt, growth)
+
+
+def _no_room(pool: PagePool, num_pages: int) -> NoCapacity:
+    counts = pool.counts()
+    spare = counts.free + counts.cached - counts.promised
+    return NoCapacity(
+        f"no room to decode: {num_pages} KV pages wanted, {spare} of {counts.total} can be had now"
+    )
 
 
 def _expected_growth(layout: KvLayout, request: GenerationRequest) -> int:

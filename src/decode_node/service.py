@@ -12,7 +12,7 @@ import grpc
 
 from decode_node.group import Group
 from decode_node.loop import DecodeLoop
-from decode_node.reservations import Reservation, reserve
+from decode_node.reservations import reserve, take_for_prompt
 from kvtransfer.receiver import KvReceiver
 from pdcore.cluster import Epoch, NodeInfo
 from pdcore.drain import Drain
@@ -56,16 +56,16 @@ class DecodeService:
     async def _generate(self, opening: Command.Open, context: Context) -> None:
         timeline = TimelineRecorder(self._info.name)
         group = Group(request_from_proto(opening.request))
-        reservation = self._reserve(group)
+        if self._loop.num_preempted:
+            raise NoCapacity("no room to decode: preempted sequences are waiting for KV pages")
         try:
-            await context.write(Event(accepted=Event.Accepted()))
             async with asyncio.TaskGroup() as tasks:
                 commands = tasks.create_task(self._follow(context, group))
                 if opening.local_prefill:
-                    self._prefill_here(group, reservation)
+                    await self._prefill_here(group, context)
                 else:
-                    transfer_id = TransferId(opening.transfer_id)
-                    await self._receive(transfer_id, group, reservation, timeline)
+                    with timeline.span("receive"):
+                        await self._receive(TransferId(opening.transfer_id), group, context)
                 async for deltas in group.deltas():
                     tokens = Event.Tokens(deltas=[delta_to_proto(delta) for delta in deltas])
                     await context.write(Event(tokens=tokens))
@@ -73,37 +73,30 @@ class DecodeService:
             await context.write(Event(finished=self._finished(group, timeline)))
         finally:
             self._loop.leave(group)
-            reservation.give_back()
-            self._loop.wake()
 
-    def _reserve(self, group: Group) -> Reservation:
-        if self._loop.num_preempted:
-            raise NoCapacity("no room to decode: preempted sequences are waiting for KV pages")
-        return reserve(self._engine.pool, self._engine.layout, group.request)
+    async def _prefill_here(self, group: Group, context: Context) -> None:
+        """Colocated: the loop prefills. Pages are taken at once, or the request is refused."""
+        num_prompt = len(group.request.prompt_token_ids)
+        pages, num_cached = take_for_prompt(
+            self._engine.pool, self._engine.prefix, self._engine.layout, group.request
+        )
+        group.cached_tokens = num_cached
+        self._loop.join_prompt(group, pages, num_cached)
+        self._metrics.cached_tokens.inc(num_cached)
+        self._metrics.prompt_tokens.inc(num_prompt - num_cached)
+        await context.write(Event(accepted=Event.Accepted()))
 
-    def _prefill_here(self, group: Group, reservation: Reservation) -> None:
-        """Colocated: the promised pages are taken at once; a cached prefix replaces the first."""
-        request, pool = group.request, self._engine.pool
-        cached = self._engine.prefix.match(request.prompt_token_ids, request.cache_salt)
-        reservation.open(self._engine.layout.num_pages(len(request.prompt_token_ids)))
-        pages = reservation.commit()
-        pool.release(pages[: len(cached)])
-        group.cached_tokens = len(cached) * self._engine.layout.page_tokens
-        self._loop.join_prompt(group, cached + pages[len(cached) :], group.cached_tokens)
-        self._metrics.cached_tokens.inc(group.cached_tokens)
-        self._metrics.prompt_tokens.inc(len(request.prompt_token_ids) - group.cached_tokens)
-
-    async def _receive(
-        self,
-        transfer_id: TransferId,
-        group: Group,
-        reservation: Reservation,
-        timeline: TimelineRecorder,
-    ) -> None:
-        with timeline.span("receive"):
+    async def _receive(self, transfer_id: TransferId, group: Group, context: Context) -> None:
+        """Promise pages, let the transfer fill them, and join the loop once it is committed."""
+        reservation = reserve(self._engine.pool, self._engine.layout, group.request)
+        try:
             async with self._receiver.expect(transfer_id, reservation) as incoming:
+                await context.write(Event(accepted=Event.Accepted()))
                 handoff = await incoming.committed()
                 pages = reservation.commit()
+        finally:
+            reservation.give_back()
+            self._loop.wake()
         group.cached_tokens = handoff.cached_tokens
         self._loop.join_received(group, pages, handoff.first_token_ids)
 

@@ -1,0 +1,1 @@
+"""The prefill node: computes prompts in batched chunks and ships their KV pages."""

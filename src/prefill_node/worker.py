@@ -1,0 +1,153 @@
+"""Chunked prefill: each step computes up to ``step_tokens`` tokens of the prompts that have pages.
+
+Oldest first, several prompts in a step where the budget allows; a long prompt goes through in
+chunks. A finished prompt keeps its pages until its ``Run`` leaves, since they are still being sent.
+A page that a step in flight may touch is not free before that step has ended (it is *draining*).
+"""
+
+import asyncio
+import logging
+from time import monotonic
+
+from pdcore.compute import ComputeThread
+from pdcore.errors import PdspanError
+from pdcore.generation import GenerationRequest
+from pdcore.metrics import NodeMetrics
+from pdcore.settings import EngineSettings, QueueSettings
+from pdengine.batch import Slice
+from pdengine.engine import Engine
+from prefill_node.queue import Job, PrefillQueue
+
+log = logging.getLogger(__name__)
+
+
+class PrefillWorker:
+    """Owns every job's pages, from admission until ``leave``."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        compute: ComputeThread,
+        settings: EngineSettings,
+        queue: QueueSettings,
+        metrics: NodeMetrics,
+    ) -> None:
+        self._engine = engine
+        self._compute = compute
+        self._step_tokens = settings.step_tokens
+        self._max_sequences = settings.max_sequences
+        self._metrics = metrics
+        self._queue = PrefillQueue(engine.pool, engine.prefix, engine.layout, queue.max_queued)
+        self._running: list[Job] = []
+        self._in_step: list[Job] = []
+        self._draining: list[int] = []
+        self._work = asyncio.Event()
+
+    @property
+    def num_queued(self) -> int:
+        return len(self._queue)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    def submit(self, request: GenerationRequest) -> Job:
+        """Queue a prompt. Raises PromptTooLong or NoCapacity."""
+        job = Job(request)
+        self._queue.add(job)
+        self._work.set()
+        return job
+
+    def leave(self, job: Job) -> None:
+        """The job's ``Run`` ends: give back all that it holds. Idempotent."""
+        self._queue.discard(job)
+        if job in self._running:
+            self._running.remove(job)
+        if job.sequence is None:
+            return
+        if job in self._in_step:
+            self._draining += self._engine.pool.drain(job.sequence.pages)
+            self._in_step.remove(job)
+            job.sequence = None
+        else:
+            self._engine.pool.release(job.sequence.give_up_pages())
+        self._work.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._work.wait()
+            await self.step()
+
+    async def step(self) -> None:
+        """One chunk of computation; returns at once when nothing has pages to compute into."""
+        self._admit()
+        jobs, slices = self._plan()
+        if not slices:
+            self._work.clear()
+            return
+        start_s = monotonic()
+        self._in_step = list(jobs)
+        try:
+            tokens = await self._compute.run(self._engine.run, slices)
+        except PdspanError as error:
+            self._fail(jobs, error)
+        else:
+            self._advance(jobs, slices, tokens)
+        finally:
+            self._end_step()
+        self._metrics.step_s.observe(monotonic() - start_s)
+
+    def _admit(self) -> None:
+        for job in self._queue.admit():
+            job.started_s = monotonic()
+            self._running.append(job)
+            self._metrics.cached_tokens.inc(job.cached_tokens)
+            job.notify()
+
+    def _plan(self) -> tuple[list[Job], list[Slice]]:
+        budget = self._step_tokens
+        jobs, slices = [], []
+        for job in self._running[: self._max_sequences]:
+            if budget == 0:
+                break
+            num_tokens = min(job.admitted.num_remaining, budget)
+            choices = tuple(range(job.request.num_choices))
+            jobs.append(job)
+            slices.append(Slice(job.admitted, num_tokens, choices))
+            budget -= num_tokens
+        return jobs, slices
+
+    def _advance(
+        self, jobs: list[Job], slices: list[Slice], tokens: list[tuple[int, ...]]
+    ) -> None:
+        for job, step_slice, sampled in zip(jobs, slices, tokens, strict=True):
+            self._metrics.prompt_tokens.inc(step_slice.num_tokens)
+            if job not in self._in_step:
+                continue  # it left while the step ran
+            job.admitted.num_computed += step_slice.num_tokens
+            if sampled:
+                self._finish(job, sampled)
+            job.notify()
+
+    def _finish(self, job: Job, first_tokens: tuple[int, ...]) -> None:
+        sequence = job.admitted
+        job.first_tokens = first_tokens
+        job.finished_s = monotonic()
+        self._metrics.generated_tokens.inc(len(first_tokens))
+        self._metrics.first_token_s.observe(job.finished_s - job.queued_s)
+        self._running.remove(job)
+        self._engine.prefix.insert(
+            sequence.token_ids, job.request.cache_salt, sequence.pages, sequence.num_computed
+        )
+
+    def _fail(self, jobs: list[Job], error: PdspanError) -> None:
+        log.error("step failed: %s", error)
+        for job in jobs:
+            if job in self._running:
+                self._running.remove(job)
+            job.fail(error)
+
+    def _end_step(self) -> None:
+        self._in_step = []
+        self._engine.pool.drained(self._draining)
+        self._draining = []
