@@ -3,7 +3,9 @@
     PdspanError
     ├── ConfigError            a cluster file, a setting, a command-line value, a model directory
     ├── InvalidRequest         the client's request is wrong (``param`` names the field)
-    │   └── PromptTooLong
+    │   ├── PromptTooLong
+    │   ├── UnsupportedField   a field that would change the answer, and that we do not have
+    │   └── BodyTooLarge       the HTTP body exceeds router.max_body_bytes
     ├── UnknownModel
     ├── NoCapacity             no room now; another try later may fit
     ├── NodeDraining           the node is stopping and takes no new work
@@ -58,6 +60,14 @@ class InvalidRequest(PdspanError):
 
 class PromptTooLong(InvalidRequest):
     """The prompt, or prompt and ``max_tokens``, exceed what the model or the pool can hold."""
+
+
+class UnsupportedField(InvalidRequest):
+    """Ignoring the field would give a wrong answer in silence, so it is refused by name."""
+
+
+class BodyTooLarge(InvalidRequest):
+    http_status = 413
 
 
 class UnknownModel(PdspanError):
