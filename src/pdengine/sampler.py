@@ -110,7 +110,9 @@ def _draw(logits: Tensor, peaks: Tensor, rows: Sequence[SampleRow]) -> list[int]
         (noise(row.params.seed, row.choice, row.position) * total) >> NOISE_BITS
         for row, total in zip(rows, cumulative[:, -1].tolist(), strict=True)
     ]
-    tokens: list[int] = _first_above(cumulative, targets).tolist()
+    # The first index whose sum exceeds the target: it always has a weight.
+    found = torch.searchsorted(cumulative, _as_column(targets, weights.device), right=True)
+    tokens: list[int] = found.squeeze(1).tolist()
     return tokens
 
 
@@ -128,14 +130,14 @@ def _weights(logits: Tensor, peaks: Tensor, rows: Sequence[SampleRow]) -> Tensor
 def _keep_top_k(weights: Tensor, logits: Tensor, rows: Sequence[SampleRow]) -> None:
     """Zero what lies below the k-th largest logit; equals of the k-th stay, as elsewhere."""
     vocab = logits.shape[-1]
-    limits = {i: row.params.top_k or vocab for i, row in enumerate(rows)}
-    at = [i for i, k in limits.items() if k < vocab]
-    if not at:
+    limits = {i: k for i, row in enumerate(rows) if (k := row.params.top_k or vocab) < vocab}
+    if not limits:
         return
-    chosen = logits[at]
-    last = torch.tensor([[limits[i] - 1] for i in at], device=logits.device)
-    largest = chosen.topk(max(limits[i] for i in at), dim=-1).values
-    weights[at] = weights[at].masked_fill_(chosen < largest.gather(1, last), 0)
+    at = list(limits)
+    largest = logits[at].topk(max(limits.values()), dim=-1).values
+    border = torch.full_like(logits[:, :1], -math.inf)
+    border[at] = largest.gather(1, _as_column([k - 1 for k in limits.values()], logits.device))
+    weights.masked_fill_(logits < border, 0)
 
 
 def _keep_top_p(weights: Tensor, rows: Sequence[SampleRow]) -> None:
@@ -148,15 +150,16 @@ def _keep_top_p(weights: Tensor, rows: Sequence[SampleRow]) -> None:
         max(1, math.ceil(Fraction(rows[i].params.top_p) * total))
         for i, total in zip(at, chosen.sum(dim=-1).tolist(), strict=True)
     ]
-    border = _border_weights(chosen, needed)
-    above, equal = chosen > border, chosen == border
-    missing = _as_column(needed, weights.device) - (chosen * above).sum(dim=-1, keepdim=True)
-    num_equal = (missing + border - 1) // border
-    weights[at] = chosen * (above | (equal & (equal.cumsum(dim=-1) <= num_equal)))
+    border = torch.zeros_like(weights[:, :1])
+    num_equal = torch.zeros_like(border)
+    border[at], num_equal[at] = _nucleus(chosen, needed)
+    equal = weights == border
+    late = equal.cumsum(dim=-1, dtype=torch.int32) > num_equal
+    weights.masked_fill_((weights < border) | (equal & late), 0)
 
 
-def _border_weights(weights: Tensor, needed: list[int]) -> Tensor:
-    """[rows, 1]: the weight at which each row's sum, largest first, reaches ``needed``."""
+def _nucleus(weights: Tensor, needed: list[int]) -> tuple[Tensor, Tensor]:
+    """(the smallest weight kept, how many equals of it), each [rows, 1], to reach ``needed``."""
     vocab = weights.shape[-1]
     for k in (*(guess for guess in _NUCLEUS_GUESSES if guess < vocab), vocab):
         largest = weights.topk(k, dim=-1).values
@@ -164,13 +167,10 @@ def _border_weights(weights: Tensor, needed: list[int]) -> Tensor:
         reached = cumulative[:, -1].tolist()
         if all(have >= need for have, need in zip(reached, needed, strict=True)):
             break
-    return largest.gather(1, _first_above(cumulative, [need - 1 for need in needed]).unsqueeze(1))
-
-
-def _first_above(cumulative: Tensor, targets: list[int]) -> Tensor:
-    """[rows]: the index at which each row of ``cumulative`` first exceeds its target."""
-    column = _as_column(targets, cumulative.device)
-    return torch.searchsorted(cumulative, column, right=True).squeeze(1)
+    column = _as_column(needed, weights.device)
+    border = largest.gather(1, torch.searchsorted(cumulative, column))
+    missing = column - (largest * (largest > border)).sum(dim=-1, keepdim=True)
+    return border, (missing + border - 1) // border
 
 
 def _as_column(numbers: list[int], device: torch.device) -> Tensor:
