@@ -31,9 +31,8 @@ class LoadSource(Protocol):
 class NodeMetrics:
     """Counters and histograms that the node's code feeds; see each one's help text."""
 
-    def __init__(self, source: LoadSource) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(_LoadCollector(source))
         self.requests = self._counter("requests", "Requests by outcome.", "outcome")
         self.prompt_tokens = self._counter("prompt_tokens", "Prompt tokens computed here.")
         self.cached_tokens = self._counter("cached_tokens", "Prompt tokens found in the cache.")
@@ -51,6 +50,10 @@ class NodeMetrics:
         self.transfer_s = self._counter(
             "transfer_seconds", "Where transfers' time went.", "mode", "share"
         )
+
+    def show_load(self, source: LoadSource) -> None:
+        """Add the gauges that are read from the node at scrape time."""
+        self.registry.register(_LoadCollector(source))
 
     @contextmanager
     def count_request(self) -> Iterator[None]:

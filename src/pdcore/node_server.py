@@ -4,21 +4,41 @@ Order at the end: say that the node drains, wait for running requests (bounded),
 still runs. Whatever a cut request held is given back by its own ``finally``.
 """
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
 import grpc
 
+from pdcore.cluster import NodeInfo, NodeName, new_epoch
 from pdcore.drain import Drain
+from pdcore.kv_layout import KvLayout
 from pdcore.metrics import NodeMetrics
 from pdcore.rpc import bind_server
 from pdcore.settings import ClusterSettings, NodeSettings
 from pdcore.status import StatusService
+from pdcore.version import __version__
 
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0  # how long the calls that are cut may take to clean up
+
+
+def describe(
+    settings: ClusterSettings, node: NodeSettings, layout: KvLayout, max_tokens: int
+) -> NodeInfo:
+    """A new life of ``node``: it gets a new epoch."""
+    return NodeInfo(
+        name=NodeName(node.name),
+        role=node.role,
+        address=node.address,
+        epoch=new_epoch(),
+        layout=layout,
+        model=settings.model.public_name,
+        max_tokens=max_tokens,
+        version=__version__,
+    )
 
 
 @asynccontextmanager
@@ -46,3 +66,15 @@ async def serving(
             log.warning("%d requests still ran and were cut", drain.num_running)
         await server.stop(CLOSE_S)
         log.info("stopped", extra={"event": "stopped"})
+
+
+@asynccontextmanager
+async def background(*coroutines: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """Run endless coroutines while the block runs; one that fails ends the block with its error."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(coroutine) for coroutine in coroutines]
+        try:
+            yield
+        finally:
+            for task in running:
+                task.cancel()

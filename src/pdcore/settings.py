@@ -24,6 +24,10 @@ class ModelSettings:
     path: str = "smollm2-135m-instruct"
     served_name: str | None = None  # what clients call it; the last part of ``path`` if None
 
+    @property
+    def public_name(self) -> str:
+        return self.served_name or Path(self.path).name
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:

@@ -28,3 +28,80 @@ from prefill_node.queue import Job
 from prefill_node.worker import PrefillWorker
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class PrefillService:
+    def __init__(
+        self,
+        info: NodeInfo,
+        engine: Engine,
+        worker: PrefillWorker,
+        pairs: Pairs,
+        transfer: TransferSettings,
+        drain: Drain,
+        metrics: NodeMetrics,
+    ) -> None:
+        self._info = info
+        self._engine = engine
+        self._worker = worker
+        self._pairs = pairs
+        self._transfer = transfer
+        self._drain = drain
+        self._metrics = metrics
+
+    async def Run(self, message: prefill_pb2.RunRequest, context: Context) -> prefill_pb2.RunResult:
+        async with aborting(context, message.request.request_id):
+            with self._drain.request(), self._metrics.count_request():
+                return await self._run(message)
+
+    async def _run(self, message: prefill_pb2.RunRequest) -> prefill_pb2.RunResult:
+        if Epoch(message.epoch) != self._info.epoch:
+            raise EpochMismatch(
+                f"{self._info.name} has epoch {self._info.epoch}, the request means"
+                f" {message.epoch}: the node restarted"
+            )
+        timeline = TimelineRecorder(self._info.name)
+        job = self._worker.submit(request_from_proto(message.request))
+        try:
+            await self._compute_and_ship(job, message, timeline)
+        finally:
+            self._worker.leave(job)
+        return prefill_pb2.RunResult(cached_tokens=job.cached_tokens, timeline=timeline.to_proto())
+
+    async def _compute_and_ship(
+        self, job: Job, message: prefill_pb2.RunRequest, timeline: TimelineRecorder
+    ) -> None:
+        progress = job.progress()
+        num_final = await anext(progress)  # admitted: it has its pages now
+        sender = self._sender(job, message)
+        async with asyncio.TaskGroup() as tasks:
+            transfer = tasks.create_task(sender.run())
+            sender.pages_ready(num_final // self._engine.layout.page_tokens)
+            async for num_final in progress:
+                sender.pages_ready(num_final // self._engine.layout.page_tokens)
+            sender.pages_ready(self._engine.layout.num_pages(num_final))
+            sender.hand_off(job.first_tokens, job.cached_tokens)
+        timeline.transfer = transfer.result()
+        self._metrics.count_transfer(transfer.result())
+        _add_spans(timeline, job)
+
+    def _sender(self, job: Job, message: prefill_pb2.RunRequest) -> KvSender:
+        layout = self._engine.layout
+        return KvSender(
+            self._pairs.pair_to(NodeName(message.decode_node), message.decode_address),
+            self._engine.kv,
+            OutgoingTransfer(
+                TransferId(message.transfer_id),
+                receiver_epoch=Epoch(message.decode_epoch),
+                page_table=tuple(job.admitted.pages),
+                num_tokens=len(job.request.prompt_token_ids),
+            ),
+            limits_for(message.mode, self._transfer, layout),
+            self._transfer,
+        )
+
+
+def _add_spans(timeline: TimelineRecorder, job: Job) -> None:
+    assert job.started_s is not None and job.finished_s is not None, "the job ran to its end"
+    timeline.add("queue", job.queued_s, job.started_s)
+    timeline.add("prefill", job.started_s, job.finished_s)

@@ -117,9 +117,7 @@ class PrefillWorker:
             budget -= num_tokens
         return jobs, slices
 
-    def _advance(
-        self, jobs: list[Job], slices: list[Slice], tokens: list[tuple[int, ...]]
-    ) -> None:
+    def _advance(self, jobs: list[Job], slices: list[Slice], tokens: list[tuple[int, ...]]) -> None:
         for job, step_slice, sampled in zip(jobs, slices, tokens, strict=True):
             self._metrics.prompt_tokens.inc(step_slice.num_tokens)
             if job not in self._in_step:

@@ -1,0 +1,39 @@
+"""An engine becomes part of a node: loaded on the compute thread, its pool shown as a NodeLoad."""
+
+import logging
+from pathlib import Path
+
+from pdcore.cluster import NodeLoad
+from pdcore.compute import ComputeThread
+from pdcore.settings import EngineSettings
+from pdengine.engine import Engine
+from pdengine.page_pool import PagePool
+
+log = logging.getLogger(__name__)
+
+
+async def load_engine(model_dir: Path, settings: EngineSettings, compute: ComputeThread) -> Engine:
+    """Load on ``compute``, since torch's thread settings belong to the thread that computes.
+
+    Progress goes to the log, as ``event`` = ``load`` lines. Raises ConfigError.
+    """
+    return await compute.run(Engine.load, model_dir, settings, _log_progress)
+
+
+def _log_progress(stage: str, fraction: float) -> None:
+    extra = {"event": "load", "stage": stage, "fraction": round(fraction, 3)}
+    log.info("loading: %s", stage, extra=extra)
+
+
+def node_load(pool: PagePool, num_queued: int, num_running: int) -> NodeLoad:
+    counts = pool.counts()
+    return NodeLoad(
+        num_queued=num_queued,
+        num_running=num_running,
+        pages_free=counts.free,
+        pages_cached=counts.cached,
+        pages_reserved=counts.reserved,
+        pages_used=counts.used,
+        pages_draining=counts.draining,
+        pages_promised=counts.promised,
+    )
