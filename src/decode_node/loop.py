@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class DecodeLoop:
-    """Owns the pages of every member; a group that leaves, or a choice that ends, gives them back."""
+    """Owns the pages of every member; a group that leaves or a choice that ends returns them."""
 
     def __init__(
         self,
@@ -170,13 +170,11 @@ class DecodeLoop:
         """The prompt is computed: one member per choice takes its place, sharing all its pages."""
         if prompt in self._running:
             self._running.remove(prompt)
+        for _ in first_tokens[1:]:
+            self._engine.pool.share(prompt.sequence.pages)
         deltas = []
-        pages = prompt.sequence.give_up_pages()
-        num_computed = prompt.sequence.num_prompt_tokens
         for choice, token in enumerate(first_tokens):
-            if choice > 0:
-                self._engine.pool.share(pages)
-            sequence = Sequence(prompt.group.request, choice, pages, num_computed)
+            sequence = prompt.sequence.fork(choice, prompt.sequence.pages)
             member = Member(prompt.group, sequence, (choice,), prompt.order)
             delta = member.take(choice, token)
             deltas.append(delta)
@@ -199,7 +197,8 @@ class DecodeLoop:
             return
         self._running.remove(member)
         if member in self._in_step:
-            self._draining += self._engine.pool.drain(member.sequence.pages)
+            self._engine.pool.drain(member.sequence.pages)
+            self._draining += member.sequence.pages
         else:
             self._remember(member.sequence)
             self._engine.pool.release(member.sequence.give_up_pages())

@@ -73,7 +73,7 @@ class StepPlanner:
         """A page of its own for the next token's KV; False when ``member`` itself was preempted."""
         pages = member.sequence.pages
         index = member.sequence.num_computed // self._layout.page_tokens
-        shared = index < len(pages) and self._pool.references(pages[index]) > 1
+        shared = index < len(pages) and self._pool.num_references(pages[index]) > 1
         if index < len(pages) and not shared:
             return True
         fresh = self._take_page(member, running, plan)

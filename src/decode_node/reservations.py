@@ -54,7 +54,8 @@ class Reservation:
             self._pool.withdraw(self._growth)
         elif self._state is _State.RESERVED:
             self._pool.withdraw(self._growth)
-            self._pool.drained(self._pool.drain(self._pages))
+            self._pool.drain(self._pages)  # the receiver has let go: nothing touches them
+            self._pool.drained(self._pages)
         self._state = _State.SETTLED
 
 
@@ -93,7 +94,7 @@ def take_for_prompt(
 
 def _check_fits_at_all(pool: PagePool, layout: KvLayout, request: GenerationRequest) -> None:
     num_prompt = len(request.prompt_token_ids)
-    most, total = layout.num_pages(num_prompt + request.max_tokens), pool.counts().total
+    most, total = layout.num_pages(num_prompt + request.max_tokens), pool.num_pages
     if most > total:
         raise PromptTooLong(
             f"prompt ({num_prompt} tokens) and max_tokens ({request.max_tokens}) need {most} KV"
@@ -102,10 +103,9 @@ def _check_fits_at_all(pool: PagePool, layout: KvLayout, request: GenerationRequ
 
 
 def _no_room(pool: PagePool, num_pages: int) -> NoCapacity:
-    counts = pool.counts()
-    spare = counts.free + counts.cached - counts.promised
     return NoCapacity(
-        f"no room to decode: {num_pages} KV pages wanted, {spare} of {counts.total} can be had now"
+        f"no room to decode: {num_pages} KV pages wanted, {pool.num_available} of"
+        f" {pool.num_pages} can be had now"
     )
 
 

@@ -1,7 +1,7 @@
 """``Decode.Generate``: one call owns one request's pages on this node, from promise to last token.
 
-However the call ends (finished, cancelled by the router, a failed transfer, a deadline), ``finally``
-gives everything back. The first command opens the request; later ones may stop a choice.
+However the call ends (finished, cancelled by the router, a failed transfer, a deadline), its
+``finally`` gives everything back. The first command opens the request; later ones may stop a choice.
 """
 
 import asyncio

@@ -77,7 +77,7 @@ class PrefillQueue:
     def add(self, job: Job) -> None:
         """Raises PromptTooLong for what can never fit, NoCapacity when the queue is full."""
         num_prompt = len(job.request.prompt_token_ids)
-        wanted, total = self._layout.num_pages(num_prompt), self._pool.counts().total
+        wanted, total = self._layout.num_pages(num_prompt), self._pool.num_pages
         if wanted > total:
             raise PromptTooLong(
                 f"the prompt's {num_prompt} tokens need {wanted} KV pages; the prefill node has"

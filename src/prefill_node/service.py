@@ -15,8 +15,8 @@ from kvtransfer.limits import limits_for
 from kvtransfer.sender import KvSender, OutgoingTransfer
 from pdcore.cluster import Epoch, NodeInfo, NodeName
 from pdcore.drain import Drain
-from pdcore.errors import EpochMismatch, PdspanError
-from pdcore.generation import GenerationRequest, TransferId
+from pdcore.errors import EpochMismatch
+from pdcore.generation import TransferId
 from pdcore.metrics import NodeMetrics
 from pdcore.rpc_errors import aborting
 from pdcore.settings import TransferSettings

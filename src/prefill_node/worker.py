@@ -66,7 +66,8 @@ class PrefillWorker:
         if job.sequence is None:
             return
         if job in self._in_step:
-            self._draining += self._engine.pool.drain(job.sequence.pages)
+            self._engine.pool.drain(job.sequence.pages)
+            self._draining += job.sequence.pages
             self._in_step.remove(job)
             job.sequence = None
         else:
