@@ -1,0 +1,138 @@
+"""One model on one device: load it, then run steps.
+
+``run`` is the whole story of a step: slices become a batch, the model computes it, tokens are
+sampled. It blocks, belongs to one compute thread, and changes no sequence: the caller, on the
+event loop, advances ``num_computed`` and appends tokens afterwards. ``pool`` and ``prefix`` are the
+event loop's; this file only builds them.
+"""
+
+from collections.abc import Sequence as SequenceOf
+from itertools import accumulate
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pdcore.errors import ConfigError
+from pdcore.kv_layout import KvLayout
+from pdcore.settings import EngineSettings
+from pdengine.attention import build_backend
+from pdengine.batch import Slice, StepBatch
+from pdengine.checkpoint import fingerprint
+from pdengine.config import load_config
+from pdengine.kv_cache import TORCH_DTYPES, KvCache
+from pdengine.model import Model
+from pdengine.page_pool import PagePool
+from pdengine.prefix_cache import PrefixCache
+from pdengine.sampler import sample
+from pdengine.weights import Progress, load_weights
+
+
+class Engine:
+    """Built by ``load``."""
+
+    def __init__(self, model: Model, kv: KvCache, settings: EngineSettings) -> None:
+        self.config = model.config
+        self.layout = kv.layout
+        self.kv = kv
+        self.pool = PagePool(kv.num_pages)
+        self.prefix = PrefixCache(
+            self.pool, kv.layout.page_tokens, kv.layout.model, settings.prefix_cache
+        )
+        self._model = model
+        self._backend = build_backend(settings.attention, model.config, kv)
+
+    @classmethod
+    def load(
+        cls, model_dir: Path, settings: EngineSettings, progress: Progress | None = None
+    ) -> "Engine":
+        """Blocking, seconds. ``progress`` gets (what, done) with done from 0 to 1.
+
+        Raises ConfigError for a model or a setting that cannot be served.
+        """
+        if settings.threads is not None:
+            torch.set_num_threads(settings.threads)
+        device = _device(settings.device)
+        config = load_config(model_dir)
+        weights = load_weights(config, model_dir, TORCH_DTYPES[settings.dtype], device, progress)
+        layout = KvLayout(
+            model=fingerprint(config, model_dir),
+            num_layers=config.num_layers,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            page_tokens=settings.page_tokens,
+            dtype=settings.dtype,
+        )
+        kv = KvCache(layout, _num_pages(layout, settings), device)
+        return cls(Model(config, weights), kv, settings)
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens, prompt and generated, of one sequence: the model's context or the pool."""
+        return min(self.config.max_tokens, self.kv.num_pages * self.layout.page_tokens)
+
+    @torch.inference_mode()
+    def run(self, slices: SequenceOf[Slice]) -> list[tuple[int, ...]]:
+        """Compute one step; per slice the tokens sampled for its ``choices``, in their order,
+        or none when the slice ends before its sequence does.
+
+        When it returns, the KV of every token of the step is in the cache. InternalError: logits
+        that are not numbers.
+        """
+        batch = StepBatch.of(slices, self.layout.page_tokens, self.kv.device)
+        ends = list(accumulate(batch.query_lengths))
+        wanted = [
+            (end - 1, piece.sequence.sample_row(choice))
+            for end, piece in zip(ends, slices, strict=True)
+            if piece.reaches_end
+            for choice in piece.choices
+        ]
+        logits = self._logits(batch, [row for row, _ in wanted])
+        tokens = iter(sample(logits, [row for _, row in wanted]) if wanted else ())
+        self._finish()
+        return [
+            tuple(next(tokens) for _ in piece.choices) if piece.reaches_end else ()
+            for piece in slices
+        ]
+
+    @torch.inference_mode()
+    def copy_page(self, source: int, target: int) -> None:
+        """Copy-on-write; on the compute thread."""
+        self.kv.copy_page(source, target)
+        self._finish()
+
+    def _logits(self, batch: StepBatch, rows: list[int]) -> Tensor:
+        """float32 [len(rows), vocab]; a row that several choices sample from is computed once."""
+        distinct = sorted(set(rows))
+        at = torch.tensor(distinct, dtype=torch.int64, device=batch.device)
+        logits = self._model.forward(batch, self._backend, at)
+        if distinct == rows:
+            return logits
+        return logits[[distinct.index(row) for row in rows]]
+
+    def _finish(self) -> None:
+        # Another thread may read these pages at once: launched is not computed.
+        if self.kv.device.type == "cuda":
+            torch.cuda.current_stream(self.kv.device).synchronize()
+
+
+def _device(name: str) -> torch.device:
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"engine.device is {name!r}; one of auto, cpu, cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("engine.device is 'cuda', but torch finds no CUDA device; use cpu")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _num_pages(layout: KvLayout, settings: EngineSettings) -> int:
+    num_pages = settings.num_pages
+    if num_pages is None:
+        num_pages = settings.kv_memory_bytes // layout.page_bytes
+    if num_pages < 2:
+        raise ConfigError(
+            f"the KV pool would hold {num_pages} pages of {layout.page_bytes} bytes; it needs 2: "
+            "raise engine.num_pages or engine.kv_memory_bytes"
+        )
+    return num_pages
