@@ -16,8 +16,8 @@ def fetch_hub_model(hub_id: str) -> Path:
     model (or one that asks for a token).
     """
     try:
-        import huggingface_hub  # noqa: PLC0415  slow to import, and not needed for other models
-        from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
+        import huggingface_hub  # slow to import
+        from huggingface_hub.errors import HFValidationError
     except ImportError:
         raise ConfigError(
             f"model {hub_id!r} is a hub id, and huggingface_hub is not installed "

@@ -1,0 +1,55 @@
+# Every target does its own set-up. `make help` lists them.
+# ARGS goes to the command: make up ARGS="--port 9000", make test ARGS="-k transfer".
+
+SHELL := /bin/bash
+BIN := .venv/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check format proto lock gpu-check clean
+
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+up: .venv/.serve  ## Serve the default model: router, prefill and decode on this machine
+	@$(BIN)/pdspan up $(ARGS)
+
+test: .venv/.dev  ## Run the tests
+	@$(BIN)/pdspan models fetch
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/.dev  ## Check format, lint, types, import rules, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@generated=$$(mktemp -d) && trap 'rm -rf "$$generated"' EXIT \
+	  && scripts/generate_proto.sh "$$generated" \
+	  && diff --recursive --exclude=__pycache__ "$$generated/pdwire" src/pdwire \
+	  || { echo "src/pdwire differs from proto/: run 'make proto'" >&2; exit 1; }
+
+format: .venv/.dev  ## Format the code and fix what the linter can
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+proto: .venv/.dev  ## Generate src/pdwire from proto/
+	scripts/generate_proto.sh src
+
+lock: .venv/.dev  ## Write constraints.txt anew with the newest versions
+	$(BIN)/python scripts/lock.py
+
+gpu-check:  ## Compare FlashInfer with the reference and serve, on a machine with a GPU
+	deploy/gpu_check.sh
+
+clean:  ## Remove .venv and what tools left behind (models stay in the cache)
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp per set of extras: installs again when the dependencies change.
+.venv/.serve: pyproject.toml constraints.txt scripts/install.sh
+	@scripts/install.sh convert
+	@touch $@
+
+.venv/.dev: pyproject.toml constraints.txt scripts/install.sh
+	@scripts/install.sh dev
+	@touch $@ .venv/.serve
