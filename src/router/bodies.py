@@ -1,0 +1,113 @@
+"""JSON bodies, read strictly: whatever is wrong becomes one line that names the field.
+
+Wrong JSON (NaN, lone surrogates and bottomless nesting included), a body that is no object, a wrong
+type, a value out of range: each is an InvalidRequest with ``param``. ``null`` means absent, unknown
+fields are ignored unless a model forbids them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError, from_json
+
+from pdcore.errors import InvalidRequest, UnsupportedField
+
+Model = TypeVar("Model", bound=BaseModel)
+Fields = Mapping[str, Any]
+
+
+def read_object(body: bytes) -> Fields:
+    """The body's fields without those that are null."""
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"the body must be a JSON object, not {_kind(value)}")
+    return dict(without_nulls(value))
+
+
+def without_nulls(value: Any) -> Any:
+    """An object's fields that are not null; anything else as it is."""
+    if not isinstance(value, dict):
+        return value
+    return {name: field for name, field in value.items() if field is not None}
+
+
+def read_fields(model: type[Model], fields: Fields) -> Model:
+    """Validate what ``model`` knows of ``fields``; only the first of several errors is told."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+    raise _to_invalid_request(details)
+
+
+def wrong(message: str) -> PydanticCustomError:
+    """For validators: ``message`` follows the field's name. Braces in it are kept as they are."""
+    return PydanticCustomError("wrong", "{message}", {"message": message})
+
+
+def unsupported(message: str) -> PydanticCustomError:
+    return PydanticCustomError("unsupported", "{message}", {"message": message})
+
+
+def path_of(location: Sequence[int | str]) -> str:
+    """``("messages", 0, "role")`` -> ``"messages[0].role"``."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return "".join(parts).removeprefix(".")
+
+
+def shown(value: Any) -> str:
+    """A short ``repr`` of what the client sent."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _to_invalid_request(details: ErrorDetails) -> InvalidRequest:
+    path = path_of(details["loc"])
+    kind = details["type"]
+    error = UnsupportedField if kind == "unsupported" else InvalidRequest
+    return error(f"{path} {_complaint(kind, details)}", param=path)
+
+
+def _complaint(kind: str, details: ErrorDetails) -> str:
+    if kind in ("wrong", "unsupported"):
+        return details["msg"]
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return "is unknown"
+    expected = _EXPECTED.get(kind)
+    text = expected.format(**details.get("ctx", {})) if expected else details["msg"].lower()
+    return f"must be {text}, not {shown(details['input'])}"
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a smaller number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "literal_error": "one of {expected}",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "string_too_short": "at least {min_length} characters long",
+    "string_too_long": "at most {max_length} characters long",
+    "too_short": "at least {min_length} items long",
+    "too_long": "at most {max_length} items long",
+}
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,67 @@
+"""What the router must know of the model besides its text: names, limits, end-of-text tokens.
+
+Read once, at start, from ``config.json`` and ``generation_config.json``. No weights are opened.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pdcore.errors import ConfigError
+from pdcore.settings import ModelSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """``name`` is what clients call it; ``max_tokens`` bounds prompt + generated tokens."""
+
+    name: str
+    vocab_size: int
+    max_tokens: int
+    eos_token_ids: tuple[int, ...]
+
+
+def load_model_info(model_dir: Path, settings: ModelSettings) -> ModelInfo:
+    """Raises ConfigError that names the file and the field."""
+    config = read_json(model_dir / "config.json")
+    return ModelInfo(
+        name=settings.served_name or Path(settings.path).name,
+        vocab_size=_positive(config, "vocab_size", model_dir),
+        max_tokens=_positive(config, "max_position_embeddings", model_dir),
+        eos_token_ids=_eos_token_ids(config, model_dir),
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object that ``path`` holds; ConfigError when there is none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path.parent} is not a model directory: it has no {path.name}"
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: expected a JSON object")
+    return value
+
+
+def _eos_token_ids(config: dict[str, Any], model_dir: Path) -> tuple[int, ...]:
+    """``generation_config.json`` speaks first, as in transformers; either may be a list."""
+    generation = model_dir / "generation_config.json"
+    value = read_json(generation).get("eos_token_id") if generation.exists() else None
+    if value is None:
+        value = config.get("eos_token_id")
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(type(token) is int and token >= 0 for token in ids):
+        raise ConfigError(f"{model_dir}: eos_token_id is {value!r}; expected token ids")
+    return tuple(ids)
+
+
+def _positive(config: dict[str, Any], key: str, model_dir: Path) -> int:
+    value = config.get(key)
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{model_dir}/config.json: {key} is {value!r}; expected a whole number")
+    return value
