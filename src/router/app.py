@@ -1,0 +1,137 @@
+"""The router as a web application and as a process.
+
+``build_app`` wires the endpoints, ``serve`` runs them until told to stop: then ``/health`` answers
+503, new requests are refused, and running ones finish (bounded by ``queue.drain_s``).
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from pdcore.discovery import open_discovery
+from pdcore.drain import Drain
+from pdcore.errors import ConfigError
+from pdcore.rpc import split_address
+from pdcore.settings import ClusterSettings, NodeSettings, TlsSettings
+from router.endpoint import CHAT, COMPLETIONS, GenerationEndpoint, Service
+from router.http_errors import install_error_handlers
+from router.info import InfoEndpoints
+from router.membership import Membership
+from router.metrics import RouterMetrics
+from router.model_info import load_model_info
+from router.placement import Placer, open_placer
+from router.prepare import Preparer
+from router.relay import Cluster, Relay
+from router.request_scope import RequestScope
+from router.text import ModelText
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE_S = 75  # longer than clients keep an idle connection, so that they close it, not we
+CLOSE_S = 1  # how long requests that are cut may take to clean up
+
+
+async def serve(
+    settings: ClusterSettings, node: NodeSettings, model_dir: Path, stop: asyncio.Event
+) -> None:
+    """Run this router until ``stop`` is set and running requests have ended.
+
+    Raises ConfigError when the model directory, a setting or the address is wrong.
+    """
+    placer = open_placer(settings.router.placement)
+    membership = Membership(open_discovery(settings), settings.tls, settings.queue.drain_s)
+    service = open_service(settings, node, model_dir, membership, placer)
+    server = _Server(_uvicorn_config(build_app(service, placer), settings.tls))
+    with _listen(node) as listener:
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(membership.run())
+            group.create_task(server.serve([listener]))
+            log.info("ready on %s", node.bind, extra={"event": "ready", "address": node.address})
+            await stop.wait()
+            if not await service.drain.finish(settings.queue.drain_s):
+                log.warning("%d requests still ran and were cut", service.drain.num_running)
+            server.should_exit = True
+            following.cancel()
+    log.info("stopped", extra={"event": "stopped"})
+
+
+def open_service(
+    settings: ClusterSettings,
+    node: NodeSettings,
+    model_dir: Path,
+    cluster: Cluster,
+    placer: Placer,
+) -> Service:
+    """Load the tokenizer and put together what serves requests. Raises ConfigError."""
+    model = load_model_info(model_dir, settings.model)
+    return Service(
+        name=node.name,
+        settings=settings,
+        preparer=Preparer(ModelText.load(model_dir), model, settings.router),
+        cluster=cluster,
+        relay=Relay(cluster, placer),
+        drain=Drain("the router"),
+        metrics=RouterMetrics(CollectorRegistry()),
+    )
+
+
+def build_app(service: Service, placer: Placer) -> ASGIApp:
+    """The whole HTTP surface; nothing of it depends on how the process runs."""
+    app = FastAPI(title="pdspan", openapi_url=None)
+    install_error_handlers(app)
+    info = InfoEndpoints(service, placer, int(time.time()))
+    app.add_api_route("/v1/models", info.models)
+    app.add_api_route("/v1/models/{model_id:path}", info.model)
+    app.add_api_route("/health", info.health)
+    app.add_api_route("/version", info.version)
+    app.add_api_route("/metrics", info.metrics)
+    for path, kind in (("/v1/completions", COMPLETIONS), ("/v1/chat/completions", CHAT)):
+        app.router.routes.append(Route(path, GenerationEndpoint(kind, service), methods=["POST"]))
+    return RequestScope(app, service.metrics)
+
+
+class _Server(uvicorn.Server):
+    """Signals belong to ``pdcore.runtime``, which sets ``stop``."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _uvicorn_config(app: ASGIApp, tls: TlsSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=CLOSE_S,
+        ssl_certfile=tls.cert,
+        ssl_keyfile=tls.key,
+        ssl_ca_certs=tls.ca if tls.mutual else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if tls.mutual else ssl.CERT_NONE,
+    )
+
+
+def _listen(node: NodeSettings) -> socket.socket:
+    host, port = split_address(node.bind)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise ConfigError(
+            f"{node.name}: cannot listen on {node.bind}: {error.strerror or error}"
+        ) from None

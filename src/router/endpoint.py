@@ -1,0 +1,186 @@
+"""The two generation endpoints: one HTTP request, from its body to the last byte of its answer.
+
+``GenerationEndpoint.__call__`` tells the story. Invariant: a request that is admitted holds its
+place until its answer has left, and whatever ends it (the client hanging up included) ends its work
+at the nodes.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
+
+from pdcore.drain import Drain
+from pdcore.errors import (
+    BodyTooLarge,
+    InternalError,
+    NoCapacity,
+    PdspanError,
+    RequestCancelled,
+    root_cause,
+)
+from pdcore.generation import GenerationRequest
+from pdcore.settings import ClusterSettings
+from router.answer import Answer
+from router.joined_timeline import joined_timeline
+from router.metrics import RouterMetrics
+from router.openai_api import ApiRequest, read_chat, read_completion
+from router.output import ClientOutput, EventStream, WholeBody
+from router.prepare import Preparer
+from router.relay import Cluster, Job, Relay
+from router.request_scope import broke, request_id_of
+from router.request_watch import RequestWatch
+from router.responses import ChatShape, CompletionShape, Envelope, Shape
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the two endpoints differ in."""
+
+    read: Callable[[bytes], ApiRequest]
+    shape: Shape
+
+
+COMPLETIONS = Kind(read_completion, CompletionShape())
+CHAT = Kind(read_chat, ChatShape())
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What serves every request of this router."""
+
+    name: str
+    settings: ClusterSettings
+    preparer: Preparer
+    cluster: Cluster
+    relay: Relay
+    drain: Drain
+    metrics: RouterMetrics
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """One place among ``router.max_queued``. Raises NoCapacity or NodeDraining."""
+        most = self.settings.router.max_queued
+        if self.drain.num_running >= most:
+            raise NoCapacity(f"the router already serves {most} requests, its most; try again")
+        with self.drain.request(), self.metrics.in_flight.track_inprogress():
+            yield
+
+    def context_tokens(self) -> int:
+        """The most tokens, prompt and answer together, that model and all nodes can hold."""
+        view = self.cluster.view()
+        nodes = (node.info.max_tokens for node in (*view.prefill, *view.decode))
+        return min([self.preparer.model.max_tokens, *nodes])
+
+
+class GenerationEndpoint:
+    """An ASGI application for one of the two."""
+
+    def __init__(self, kind: Kind, service: Service) -> None:
+        self._kind = kind
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        watch = RequestWatch(service.metrics, service.name)
+        with service.admitted():
+            body = await read_body(Request(scope, receive), service.settings.router.max_body_bytes)
+            api = self._kind.read(body)
+            request = await service.preparer.prepare(
+                api, request_id_of(scope), service.context_tokens()
+            )
+            watch.started()
+            output = self._output(api, request, send)
+            try:
+                await while_connected(receive, self._serve(api, request, output, watch))
+            except PdspanError as error:
+                _log_failure(request, error)
+                if not output.has_begun:
+                    raise
+                broke(scope, error)
+                await output.fail(error)
+
+    async def _serve(
+        self, api: ApiRequest, request: GenerationRequest, output: ClientOutput, watch: RequestWatch
+    ) -> None:
+        service = self._service
+        fields = api.fields
+        answer = Answer(service.preparer.text, fields.n, fields.stop, fields.min_tokens)
+        mode = fields.kv_transfer_params.mode or service.settings.transfer.mode
+        outcome = await service.relay.run(Job(request, mode, api.arm), answer, output, watch)
+        watch.finished(outcome.usage)
+        timeline = joined_timeline(watch.timeline.to_proto(), outcome) if fields.timeline else None
+        await output.finish(outcome.usage, timeline)
+        log.info(
+            "finished",
+            extra={
+                "request_id": request.request_id,
+                "transfer_id": outcome.transfer_id,
+                "prompt_tokens": outcome.usage.prompt_tokens,
+                "completion_tokens": outcome.usage.completion_tokens,
+            },
+        )
+
+    def _output(self, api: ApiRequest, request: GenerationRequest, send: Send) -> ClientOutput:
+        model = self._service.preparer.model.name
+        envelope = Envelope(request.request_id, int(time.time()), model)
+        if api.fields.stream:
+            return EventStream(send, self._kind.shape, envelope, api.include_usage)
+        return WholeBody(send, self._kind.shape, envelope, request.num_choices)
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """Raises BodyTooLarge, after reading a little more so that the client hears of it."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size <= max_bytes:
+                chunks.append(chunk)
+            elif size > 4 * max_bytes:
+                break
+    except ClientDisconnect:
+        raise RequestCancelled("the client hung up while sending") from None
+    if size > max_bytes:
+        raise BodyTooLarge(f"the body is larger than {max_bytes} bytes")
+    return b"".join(chunks)
+
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
+    """Wait for ``work``, but no longer than the client does: RequestCancelled when it hangs up."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_raise_at_disconnect(receive))
+            result = await work
+            watcher.cancel()
+    except BaseExceptionGroup as errors:
+        raise root_cause(errors) from errors
+    return result
+
+
+async def _raise_at_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    raise RequestCancelled("the client hung up")
+
+
+def _log_failure(request: GenerationRequest, error: PdspanError) -> None:
+    level = logging.ERROR if isinstance(error, InternalError) else logging.INFO
+    log.log(
+        level,
+        "failed: %s",
+        error,
+        exc_info=error if isinstance(error, InternalError) else None,
+        extra={"request_id": request.request_id, "error": type(error).__name__},
+    )

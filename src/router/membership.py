@@ -1,0 +1,131 @@
+"""Which nodes answer now: one ``Node.Watch`` stream per discovered address, kept open.
+
+Invariant: a node is in the view exactly while its stream lives and speaks at least every
+``SILENCE_S``. A restarted node (another epoch) replaces its old entry. Nothing here decides where
+a request goes.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+import grpc
+
+from pdcore.cluster import ClusterView, NodeName, NodeRole, NodeView
+from pdcore.discovery import Discovery, Endpoint
+from pdcore.errors import PeerUnavailable
+from pdcore.rpc import open_channel
+from pdcore.settings import TlsSettings
+from pdcore.wire import status_from_proto
+from pdwire.v1 import node_pb2, node_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+SILENCE_S = 3.0
+FIRST_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    view: NodeView
+    channel: grpc.aio.Channel
+
+
+class Membership:
+    """``run`` follows the nodes; ``view`` and ``channel`` answer from what it knows."""
+
+    def __init__(self, discovery: Discovery, tls: TlsSettings, linger_s: float) -> None:
+        """``linger_s``: how long running requests may use a node that discovery took away."""
+        self._discovery = discovery
+        self._tls = tls
+        self._linger_s = linger_s
+        self._members: dict[Endpoint, _Member] = {}
+
+    async def run(self) -> None:
+        """Until cancelled. A snapshot without an address ends that address's stream."""
+        async with asyncio.TaskGroup() as group:
+            following: dict[Endpoint, asyncio.Task[None]] = {}
+            async for snapshot in self._discovery.watch():
+                for endpoint in following.keys() - snapshot:
+                    following.pop(endpoint).cancel()
+                for endpoint in snapshot - following.keys():
+                    following[endpoint] = group.create_task(self._follow(endpoint))
+
+    def view(self) -> ClusterView:
+        """All nodes that answer. Two addresses of one node count once."""
+        nodes = {member.view.info.name: member.view for member in self._members.values()}
+        in_order = [nodes[name] for name in sorted(nodes)]
+        return ClusterView(
+            prefill=tuple(node for node in in_order if node.info.role is NodeRole.PREFILL),
+            decode=tuple(node for node in in_order if node.info.role is NodeRole.DECODE),
+        )
+
+    def channel(self, name: NodeName) -> grpc.aio.Channel:
+        """The channel to a node of the view. Raises PeerUnavailable when it has just gone."""
+        for member in self._members.values():
+            if member.view.info.name == name:
+                return member.channel
+        raise PeerUnavailable(f"node {name} does not answer any more")
+
+    async def _follow(self, endpoint: Endpoint) -> None:
+        failures = 0
+        async with self._channel_to(endpoint) as channel:
+            while True:
+                try:
+                    async with aclosing(_statuses(channel)) as statuses:
+                        async for view in statuses:
+                            self._note(endpoint, _Member(view, channel))
+                            failures = 0
+                except (grpc.aio.AioRpcError, TimeoutError, ValueError) as error:
+                    self._lost(endpoint, error)
+                finally:
+                    self._members.pop(endpoint, None)
+                await asyncio.sleep(backoff_s(failures, random.random()))
+                failures += 1
+
+    @asynccontextmanager
+    async def _channel_to(self, endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
+        channel = open_channel(endpoint.address, self._tls)
+        try:
+            yield channel
+        finally:
+            await channel.close(self._linger_s)
+
+    def _note(self, endpoint: Endpoint, member: _Member) -> None:
+        before = self._members.get(endpoint)
+        self._members[endpoint] = member
+        info = member.view.info
+        if before is None or before.view.info.epoch != info.epoch:
+            log.info("node %s answers", info.name, extra={"address": endpoint.address})
+
+    def _lost(self, endpoint: Endpoint, error: Exception) -> None:
+        if endpoint in self._members:  # said once, not at every attempt to reconnect
+            reason = error.details() if isinstance(error, grpc.aio.AioRpcError) else repr(error)
+            log.warning("lost %s node at %s: %s", endpoint.role, endpoint.address, reason)
+
+
+def backoff_s(failures: int, jitter: float) -> float:
+    """How long to wait before the next attempt. ``jitter`` in [0, 1) spreads it over half of it."""
+    longest = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures, 16))
+    return longest * (0.5 + 0.5 * jitter)
+
+
+async def _statuses(channel: grpc.aio.Channel) -> AsyncGenerator[NodeView, None]:
+    """What the node says of itself. Raises TimeoutError when it falls silent, ValueError when it
+    says what this version cannot read."""
+    call = node_pb2_grpc.NodeStub(channel).Watch(  # type: ignore[no-untyped-call]
+        node_pb2.WatchRequest()
+    )
+    try:
+        while True:
+            async with asyncio.timeout(SILENCE_S):
+                status = await call.read()
+            if status is grpc.aio.EOF:
+                return
+            yield status_from_proto(status)
+    finally:
+        call.cancel()
