@@ -1,7 +1,8 @@
 """``Decode.Generate``: one call owns one request's pages on this node, from promise to last token.
 
 However the call ends (finished, cancelled by the router, a failed transfer, a deadline), its
-``finally`` gives everything back. The first command opens the request; later ones may stop a choice.
+``finally`` gives everything back. The first command opens the request, later ones may stop a
+choice.
 """
 
 import asyncio
@@ -9,11 +10,11 @@ from time import monotonic
 from typing import Any
 
 import grpc
+from kvtransfer.receiver import KvReceiver
 
 from decode_node.group import Group
 from decode_node.loop import DecodeLoop
 from decode_node.reservations import reserve, take_for_prompt
-from kvtransfer.receiver import KvReceiver
 from pdcore.cluster import Epoch, NodeInfo
 from pdcore.drain import Drain
 from pdcore.errors import EpochMismatch, InvalidRequest, NoCapacity
