@@ -67,9 +67,11 @@ async def ask(node: NodeSettings, tls: TlsSettings) -> str | None:
 
 async def _ask_router(node: NodeSettings, tls: TlsSettings) -> str | None:
     scheme = "https" if tls.enabled else "http"
-    verify = ssl.create_default_context(cafile=tls.ca) if tls.enabled else True
+    context = ssl.create_default_context(cafile=tls.ca)
+    if tls.mutual and tls.cert is not None:
+        context.load_cert_chain(tls.cert, tls.key)
     try:
-        async with httpx.AsyncClient(verify=verify, trust_env=False, timeout=TIMEOUT_S) as client:
+        async with httpx.AsyncClient(verify=context, trust_env=False, timeout=TIMEOUT_S) as client:
             reply = await client.get(f"{scheme}://{node.address}/health")
     except httpx.HTTPError as error:
         return f"{node.address}: {type(error).__name__}: {error}"
