@@ -62,7 +62,7 @@ def _service(role: NodeRole) -> Serve:
         case NodeRole.ROUTER:
             from router.app import serve
         case NodeRole.PREFILL:
-            from prefill_node.service import serve
+            from prefill_node.process import serve
         case NodeRole.DECODE:
-            from decode_node.service import serve
+            from decode_node.process import serve
     return serve

@@ -5,6 +5,7 @@ import asyncio
 from pathlib import Path
 
 from kvtransfer.channels import Pairs
+from kvtransfer.messages import Identity
 from pdcore.cluster import Epoch, NodeLoad, NodeName, NodeRole
 from pdcore.compute import ComputeThread
 from pdcore.discovery import open_discovery
@@ -37,7 +38,7 @@ class PrefillState:
         return self._pool.counts().shared
 
     def peers(self) -> frozenset[tuple[NodeName, Epoch]]:
-        return self._pairs.peers()
+        return self._pairs.peers
 
 
 async def serve(
@@ -49,7 +50,8 @@ async def serve(
         info = describe(settings, node, engine.layout, engine.max_tokens)
         metrics = NodeMetrics()
         worker = PrefillWorker(engine, compute, node.engine, settings.queue, metrics)
-        async with Pairs(info, settings.transfer, settings.tls) as pairs:
+        identity = Identity(info.name, info.epoch)
+        async with Pairs(identity, engine.layout, settings.transfer, settings.tls) as pairs:
             state = PrefillState(engine.pool, worker, pairs)
             metrics.show_load(state)
             drain = Drain(node.name)
@@ -58,13 +60,25 @@ async def serve(
             prefill_pb2_grpc.add_PrefillServicer_to_server(service, server)  # type: ignore[no-untyped-call]
             status = StatusService(info, state)
             async with (
-                background(worker.run(), _follow(pairs, settings)),
+                background(worker.run(), _follow(pairs, settings), _publish(pairs, status)),
                 serving(server, status, drain, metrics, settings, node),
             ):
                 await stop.wait()
 
 
 async def _follow(pairs: Pairs, settings: ClusterSettings) -> None:
-    """Open a pair to each decode node as soon as discovery knows it; drop those that are gone."""
+    """Open a pair to each decode node as soon as discovery knows it; close those that are gone."""
+    known: set[str] = set()
     async for snapshot in open_discovery(settings).watch():
-        pairs.keep({point.address for point in snapshot if point.role is NodeRole.DECODE})
+        current = {point.address for point in snapshot if point.role is NodeRole.DECODE}
+        for address in current - known:
+            pairs.pair(address)
+        for address in known - current:
+            await pairs.forget(address)
+        known = current
+
+
+async def _publish(pairs: Pairs, status: StatusService) -> None:
+    """Placement learns at once that a pair came or went."""
+    async for _ in pairs.watch_changes():
+        status.changed()
