@@ -165,16 +165,23 @@ def cluster_from_table(
     """Build and check the settings; each node's ``engine`` is laid over the shared ``engine``."""
     for override in overrides:
         table = merged(table, _override_table(override))
-    shared_engine = table.get("engine", {})
-    nodes = [
-        {**node, "engine": merged(shared_engine, node.get("engine", {}))}
-        if isinstance(node, Mapping)
-        else node
-        for node in table.get("nodes", [])
-    ]
-    settings = read_table(ClusterSettings, {**table, "nodes": nodes}, origin)
+    settings = read_table(ClusterSettings, _with_shared_engine(table), origin)
     _check(settings, origin)
     return settings
+
+
+def _with_shared_engine(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Each node's ``engine`` over the shared one. A value of the wrong shape is left as it is, so
+    that reading the table names the mistake."""
+    shared, nodes = table.get("engine", {}), table.get("nodes", [])
+    if not (isinstance(shared, Mapping) and isinstance(nodes, list)):
+        return dict(table)
+    return {**table, "nodes": [_laid_over(node, shared) for node in nodes]}
+
+
+def _laid_over(node: Any, shared: Mapping[str, Any]) -> Any:
+    own = node.get("engine", {}) if isinstance(node, Mapping) else None
+    return {**node, "engine": merged(shared, own)} if isinstance(own, Mapping) else node
 
 
 def _override_table(override: str) -> dict[str, Any]:
@@ -184,7 +191,7 @@ def _override_table(override: str) -> dict[str, Any]:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string
+        value = text.strip()  # a bare word is a string
     table: Any = value
     for part in reversed(key.strip().split(".")):
         table = {part: table}
