@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from kvtransfer.messages import Identity
 from kvtransfer.receiver import KvReceiver
 
 from decode_node.loop import DecodeLoop
@@ -50,7 +51,8 @@ async def serve(
         state = DecodeState(engine.pool, loop)
         metrics.show_load(state)
         drain = Drain(node.name)
-        receiver = KvReceiver(info, engine.kv, settings.transfer)
+        identity = Identity(info.name, info.epoch)
+        receiver = KvReceiver(identity, engine.layout, engine.kv, settings.transfer)
         server = new_server()
         receiver.add_to(server)
         service = DecodeService(info, engine, loop, receiver, drain, metrics)
@@ -58,3 +60,4 @@ async def serve(
         status = StatusService(info, state)
         async with background(loop.run()), serving(server, status, drain, metrics, settings, node):
             await stop.wait()
+            receiver.close()

@@ -24,7 +24,8 @@ class _State(Enum):
 class Reservation:
     """One request's room. Satisfies kvtransfer's ``TransferTarget``."""
 
-    def __init__(self, pool: PagePool, prompt: Promise, growth: Promise) -> None:
+    def __init__(self, pool: PagePool, prompt: Promise, growth: Promise, num_tokens: int) -> None:
+        self.num_tokens = num_tokens
         self._pool = pool
         self._prompt = prompt
         self._growth = growth
@@ -72,7 +73,7 @@ def reserve(pool: PagePool, layout: KvLayout, request: GenerationRequest) -> Res
         if prompt is not None:
             pool.withdraw(prompt)
         raise _no_room(pool, num_pages)
-    return Reservation(pool, prompt, growth)
+    return Reservation(pool, prompt, growth, len(request.prompt_token_ids))
 
 
 def take_for_prompt(

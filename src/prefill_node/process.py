@@ -72,9 +72,9 @@ async def _follow(pairs: Pairs, settings: ClusterSettings) -> None:
     async for snapshot in open_discovery(settings).watch():
         current = {point.address for point in snapshot if point.role is NodeRole.DECODE}
         for address in current - known:
-            pairs.pair(address)
+            pairs.pair(NodeName(address), address)
         for address in known - current:
-            await pairs.forget(address)
+            await pairs.forget(NodeName(address), address)
         known = current
 
 

@@ -13,7 +13,7 @@ import grpc
 from kvtransfer.channels import Pairs
 from kvtransfer.limits import limits_for
 from kvtransfer.sender import KvSender, OutgoingTransfer
-from pdcore.cluster import Epoch, NodeInfo
+from pdcore.cluster import Epoch, NodeInfo, NodeName
 from pdcore.drain import Drain
 from pdcore.errors import EpochMismatch
 from pdcore.generation import TransferId
@@ -88,7 +88,7 @@ class PrefillService:
     def _sender(self, job: Job, message: prefill_pb2.RunRequest) -> KvSender:
         layout = self._engine.layout
         return KvSender(
-            self._pairs.pair(message.decode_address),
+            self._pairs.pair(NodeName(message.decode_address), message.decode_address),
             self._engine.kv,
             OutgoingTransfer(
                 TransferId(message.transfer_id),
