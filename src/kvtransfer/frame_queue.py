@@ -1,0 +1,258 @@
+"""The sender's half of one transfer: ready pages in, frames out. No I/O; ``now`` is an argument.
+
+Invariants: bytes in flight never exceed the window or the pair's credit, except a frame that goes
+alone; every layer of every page is unsent, in flight on exactly one stripe, or acknowledged; the
+handoff leaves when nothing is unsent. ``docs/wire-protocol.md`` has the state table.
+Does not wait, write or read pages: its caller does, and asks again after every change.
+"""
+
+from collections import deque
+from enum import StrEnum
+
+from kvtransfer.accounting import Accounting, SendState
+from kvtransfer.countdown import Countdown, first_of
+from kvtransfer.credit import Credit
+from kvtransfer.limits import SendLimits
+from kvtransfer.messages import Handoff, PageRun, Reply
+from kvtransfer.page_cutter import PageCutter
+from kvtransfer.send_stripe import OutgoingFrame, SendStripe
+from kvtransfer.window import WindowController
+from pdcore.errors import PeerUnavailable, ProtocolViolation, TransferStalled
+from pdcore.generation import TransferId
+from pdcore.kv_layout import KvLayout
+from pdcore.settings import TransferSettings
+
+
+class SenderState(StrEnum):
+    SENDING = "sending"
+    HANDED_OFF = "handed_off"  # the handoff left at least once
+    COMMITTED = "committed"
+    CLOSED = "closed"
+
+
+_OVER = (SenderState.COMMITTED, SenderState.CLOSED)
+
+
+class FrameQueue:
+    """``stripe`` arguments are indices below ``num_stripes``; a stripe has one stream at a time."""
+
+    def __init__(
+        self,
+        transfer_id: TransferId,
+        layout: KvLayout,
+        *,
+        num_pages: int,
+        limits: SendLimits,
+        window: WindowController,
+        credit: Credit,
+        settings: TransferSettings,
+    ) -> None:
+        assert num_pages > 0, "a prompt has at least one token"
+        self.state = SenderState.SENDING
+        self.accounting = Accounting()
+        self.num_frames = 0
+        self.wire_bytes = 0
+        self.num_attempts = 1
+        self.round_trips = 0
+        self.max_in_flight_bytes = 0
+        self._transfer_id = transfer_id
+        self._layout = layout
+        self._page_bytes = num_pages * layout.page_bytes
+        self._limits = limits
+        self._window = window
+        self._credit = credit
+        self._resume = Countdown(settings.resume_s)  # runs while no stream is live
+        self._stall = Countdown(settings.stall_s)  # runs while something could move
+        self._cutter = PageCutter(limits, num_pages, layout.num_layers)
+        self._returned: deque[PageRun] = deque()
+        self._handoff: Handoff | None = None
+        self._num_in_flight_bytes = 0
+        self._is_blocked = False  # a frame is ready, and window or credit has no room for it
+        self._next_round_trip = 1
+        frame_bytes = limits.frame_pages * limits.frame_layers * layout.layer_bytes
+        num_frames = -(-self._page_bytes // frame_bytes)
+        self._stripes = [SendStripe() for _ in range(min(limits.num_stripes, num_frames))]
+
+    @property
+    def num_stripes(self) -> int:
+        """No more stripes than there are frames."""
+        return len(self._stripes)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        return self._num_in_flight_bytes
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of all pages, once each."""
+        return self._page_bytes
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in _OVER
+
+    def pages_ready(self, num_pages: int, now: float) -> None:
+        """Pages [0, num_pages) are final. Repeats and smaller numbers change nothing."""
+        if not self.is_over and self._cutter.ready(num_pages):
+            self.accounting.start(now)
+            self._settle(now)
+
+    def hand_off(self, first_token_ids: tuple[int, ...], cached_tokens: int, now: float) -> None:
+        """What follows the last page; every page is ready."""
+        if self.is_over:
+            return
+        assert self._cutter.all_ready, "the handoff comes after the last page"
+        assert self._handoff is None, "one handoff a transfer"
+        self._handoff = Handoff(first_token_ids, cached_tokens, self._page_bytes)
+        self._settle(now)
+
+    def open_stream(self, stripe: int, now: float) -> int:
+        """A stream of ``stripe`` is about to open; the attempt that it carries."""
+        line = self._stripes[stripe]
+        if line.was_opened:
+            self.num_attempts += 1
+        line.open(attempt=self.num_attempts - 1 if line.was_opened else 0)
+        self._settle(now)
+        return line.attempt
+
+    def next_message(self, stripe: int, now: float) -> OutgoingFrame | Handoff | None:
+        """What ``stripe`` sends next, counted as in flight from now on; None: not now."""
+        line = self._stripes[stripe]
+        if self.is_over or not line.is_open:
+            return None
+        message = self._next_frame(line, now) or self._next_handoff(line)
+        self._settle(now)
+        return message
+
+    def on_reply(self, stripe: int, reply: Reply, now: float) -> None:
+        """Raises ProtocolViolation for what the receiver cannot truly say."""
+        line = self._stripes[stripe]
+        if self.is_over or not line.is_open or reply.attempt < line.attempt:
+            return
+        for frame in line.acknowledge(reply):
+            self._acknowledged(frame, now)
+        line.is_heard = True
+        self._credit.grant(reply.credit_bytes)
+        if reply.committed:
+            self._commit()
+        self._settle(now)
+
+    def on_broken(self, stripe: int, now: float) -> None:
+        """The stream of ``stripe`` is gone; what it had not acknowledged goes back in front."""
+        if self.is_over:
+            return
+        frames = self._stripes[stripe].close()
+        self._give_back(sum(frame.nbytes for frame in frames))
+        self._returned.extendleft(frame.run for frame in reversed(frames))
+        self._credit.leave_line(self._transfer_id)
+        self._settle(now)
+
+    def close(self) -> None:
+        """The owner leaves, for whatever reason. Safe to repeat."""
+        self._release_all()
+        self.state = SenderState.CLOSED
+
+    def deadline(self) -> float | None:
+        """When ``check`` has something to say, if nothing happens until then."""
+        return None if self.is_over else first_of(self._resume, self._stall)
+
+    def check(self, now: float) -> None:
+        """Raises PeerUnavailable or TransferStalled when a clock ran out."""
+        if self.is_over:
+            return
+        if self._resume.ran_out(now):
+            raise PeerUnavailable(
+                f"no connection to the decode node for {self._resume.limit_s:g} s"
+            )
+        if self._stall.ran_out(now):
+            raise TransferStalled(
+                f"nothing was acknowledged for {self._stall.limit_s:g} s"
+                f" ({self._num_in_flight_bytes} bytes in flight)"
+            )
+
+    def _next_frame(self, line: SendStripe, now: float) -> OutgoingFrame | None:
+        run = self._next_run()
+        nbytes = 0 if run is None else run.num_parts * self._layout.layer_bytes
+        self._is_blocked = run is not None and not self._admits(nbytes)
+        if run is None or self._is_blocked:
+            return None
+        if self._returned:
+            self._returned.popleft()
+        else:
+            self._cutter.cut(run)
+        return self._sent(line, run, nbytes, now)
+
+    def _next_run(self) -> PageRun | None:
+        """The next run that may leave as far as the producer is concerned."""
+        if self._returned:
+            return self._returned[0]
+        run = self._cutter.peek()
+        if run is None or not self._cutter.may_grow(run) or not self._num_in_flight_bytes:
+            return run
+        is_small = run.num_parts * self._layout.layer_bytes < self._limits.small_frame_bytes
+        return None if is_small else run
+
+    def _admits(self, nbytes: int) -> bool:
+        """Take the pair's credit if the window has room; else leave the line for it."""
+        in_flight = self._num_in_flight_bytes
+        if in_flight and in_flight + nbytes > self._window.window_bytes():
+            self._credit.leave_line(self._transfer_id)
+            return False
+        return self._credit.take(self._transfer_id, nbytes)
+
+    def _sent(self, line: SendStripe, run: PageRun, nbytes: int, now: float) -> OutgoingFrame:
+        frame = line.send(run, nbytes, self._next_round_trip, now)
+        self.num_frames += 1
+        self.wire_bytes += nbytes
+        self.round_trips = max(self.round_trips, frame.round_trip)
+        self._num_in_flight_bytes += nbytes
+        self.max_in_flight_bytes = max(self.max_in_flight_bytes, self._num_in_flight_bytes)
+        return frame
+
+    def _next_handoff(self, line: SendStripe) -> Handoff | None:
+        is_due = self._cutter.all_cut and not self._returned and self._handoff is not None
+        if not is_due or any(other.has_handoff for other in self._stripes):
+            return None
+        line.has_handoff = True
+        self.state = SenderState.HANDED_OFF
+        return self._handoff
+
+    def _acknowledged(self, frame: OutgoingFrame, now: float) -> None:
+        self._give_back(frame.nbytes)
+        self._window.on_ack(frame.nbytes, now - frame.sent_s, now=now)
+        self._stall.restart(now)
+        if self._is_blocked:  # what leaves next could leave only because of this one
+            self._next_round_trip = max(self._next_round_trip, frame.round_trip + 1)
+
+    def _commit(self) -> None:
+        if self.state is not SenderState.HANDED_OFF:
+            raise ProtocolViolation("the receiver committed before the handoff was sent")
+        self._release_all()
+        self.state = SenderState.COMMITTED
+
+    def _release_all(self) -> None:
+        for line in self._stripes:
+            line.close()
+        self._give_back(self._num_in_flight_bytes)
+        self._credit.leave_line(self._transfer_id)
+
+    def _give_back(self, nbytes: int) -> None:
+        self._num_in_flight_bytes -= nbytes
+        self._credit.give_back(nbytes)
+
+    def _settle(self, now: float) -> None:
+        """After every change: what the transfer waits for now, and which clocks run."""
+        run = self._next_run()
+        self.accounting.waits_for(self._waits_for(run), now)
+        could_move = run is not None or self._num_in_flight_bytes > 0 or self._handoff is not None
+        waits_in_line = not self._num_in_flight_bytes and self._credit.waits(self._transfer_id)
+        self._stall.run(could_move and not waits_in_line, now)
+        was_opened = any(line.was_opened for line in self._stripes)
+        self._resume.run(was_opened and not any(line.is_heard for line in self._stripes), now)
+
+    def _waits_for(self, run: PageRun | None) -> SendState:
+        if not any(line.is_open for line in self._stripes):
+            return SendState.TRANSPORT
+        if run is not None or self._handoff is not None:
+            return SendState.WINDOW
+        return SendState.PRODUCER

@@ -1,0 +1,64 @@
+"""What two nodes compare before any page moves: version, layout, epoch, codec, extent.
+
+Each refusal names what differs, with both values. These checks change nothing: they are run on
+every ``Attach`` and on every opening of a stream, in every state of a transfer.
+"""
+
+from kvtransfer.codecs import CODECS
+from kvtransfer.messages import AttachRequest, Extent, Identity, Opening, Standing
+from pdcore.cluster import Epoch
+from pdcore.errors import EpochMismatch, LayoutMismatch, ProtocolViolation
+from pdcore.kv_layout import KvLayout
+
+PROTOCOL = 1
+
+MAX_STRIPES = 64
+
+
+def check_attach(request: AttachRequest, layout: KvLayout) -> None:
+    """Raises LayoutMismatch."""
+    _check_version(request.protocol, request.layout, layout, request.sender.node)
+
+
+def check_standing(standing: Standing, layout: KvLayout) -> None:
+    """Raises LayoutMismatch."""
+    _check_version(standing.protocol, standing.layout, layout, standing.receiver.node)
+
+
+def check_opening(opening: Opening, receiver: Identity, layout: KvLayout) -> None:
+    """Raises LayoutMismatch, EpochMismatch or ProtocolViolation."""
+    _check_version(opening.protocol, opening.layout, layout, opening.sender.node)
+    check_epoch(meant=opening.receiver_epoch, actual=receiver)
+    if opening.codec not in CODECS:
+        raise LayoutMismatch(
+            f"codec: {opening.codec!r} from {opening.sender.node}, {receiver.node} has"
+            f" {', '.join(CODECS)}"
+        )
+    _check_extent(opening.extent, opening.stripe, layout)
+
+
+def check_epoch(*, meant: Epoch, actual: Identity) -> None:
+    """Raises EpochMismatch when ``meant`` is not the life that ``actual`` is in."""
+    if meant != actual.epoch:
+        raise EpochMismatch(
+            f"{actual.node} has epoch {actual.epoch:x}, {meant:x} was meant: it restarted"
+        )
+
+
+def _check_version(protocol: int, theirs: KvLayout, ours: KvLayout, peer: str) -> None:
+    if protocol != PROTOCOL:
+        raise LayoutMismatch(f"protocol: {PROTOCOL} here, {protocol} at {peer}")
+    difference = ours.difference(theirs)
+    if difference is not None:
+        raise LayoutMismatch(f"layout of {peer} differs: {difference}")
+
+
+def _check_extent(extent: Extent, stripe: int, layout: KvLayout) -> None:
+    if extent.num_tokens < 1 or extent.num_pages != layout.num_pages(extent.num_tokens):
+        raise ProtocolViolation(
+            f"{extent.num_tokens} tokens in {extent.num_pages} pages of {layout.page_tokens}"
+        )
+    if not stripe < extent.num_stripes <= MAX_STRIPES:
+        raise ProtocolViolation(
+            f"stripe {stripe} of {extent.num_stripes}; at most {MAX_STRIPES} are allowed"
+        )

@@ -1,0 +1,52 @@
+"""Cuts the pages of one prompt, in order, into page runs of at most one frame.
+
+Invariant: the runs that were cut cover every layer of every ready page exactly once, in order.
+"""
+
+from kvtransfer.limits import SendLimits, Starts
+from kvtransfer.messages import PageRun
+
+
+class PageCutter:
+    def __init__(self, limits: SendLimits, num_pages: int, num_layers: int) -> None:
+        self._limits = limits
+        self._num_pages = num_pages
+        self._num_layers = num_layers
+        self._num_ready = 0
+        self._page = 0  # the first (page, layer) that is not cut yet
+        self._layer = 0
+
+    @property
+    def all_ready(self) -> bool:
+        return self._num_ready == self._num_pages
+
+    @property
+    def all_cut(self) -> bool:
+        return self._page == self._num_pages
+
+    def ready(self, num_pages: int) -> bool:
+        """Pages [0, num_pages) are final. Says whether that is news."""
+        assert num_pages <= self._num_pages, f"page {num_pages} of {self._num_pages} is ready"
+        is_news = num_pages > self._num_ready
+        self._num_ready = max(self._num_ready, num_pages)
+        return is_news
+
+    def peek(self) -> PageRun | None:
+        """The next run, or None while nothing may leave."""
+        waits = self._limits.starts is Starts.AFTER_PREFILL and not self.all_ready
+        if waits or self._page == self._num_ready:
+            return None
+        layers = min(self._limits.frame_layers, self._num_layers - self._layer)
+        pages = min(self._limits.frame_pages, self._num_ready - self._page)
+        return PageRun(self._page, pages, self._layer, layers)
+
+    def may_grow(self, run: PageRun) -> bool:
+        """Whether the next run is smaller than a frame only because later pages are not ready."""
+        return run.num_pages < self._limits.frame_pages and not self.all_ready
+
+    def cut(self, run: PageRun) -> None:
+        """``run`` (the last one peeked at) has left."""
+        self._layer += run.num_layers
+        if self._layer == self._num_layers:
+            self._page += run.num_pages
+            self._layer = 0

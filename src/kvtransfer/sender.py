@@ -1,0 +1,229 @@
+"""Sends one request's KV pages to a decode node: ``KvSender.run`` is the whole story.
+
+Invariant: however ``run`` ends, what this transfer had in flight has been given back to the pair's
+credit, and its streams are closed. Which bytes leave when is decided in ``frame_queue``; this file
+waits, reads pages and writes streams.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from time import monotonic
+
+import grpc
+
+from kvtransfer.accounting import SendState
+from kvtransfer.changes import wait_until
+from kvtransfer.codecs import RAW
+from kvtransfer.frame_queue import FrameQueue, SenderState
+from kvtransfer.framing import checksum, decode_reply, encode_push
+from kvtransfer.handshake import PROTOCOL
+from kvtransfer.limits import SendLimits
+from kvtransfer.messages import Extent, Frame, Handoff, Opening
+from kvtransfer.pages import PageSource
+from kvtransfer.pair import FIRST_RETRY_S, Pair, PushCall
+from kvtransfer.send_stripe import OutgoingFrame
+from kvtransfer.window import window_for
+from pdcore.cluster import Epoch
+from pdcore.errors import PeerUnavailable, ProtocolViolation, RequestCancelled, root_cause
+from pdcore.generation import TransferId
+from pdcore.rpc_errors import error_from_rpc
+from pdcore.settings import TransferSettings
+from pdwire.v1.generation_pb2 import TransferReport
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingTransfer:
+    """``page_table``: the sender's page ids of the prompt, in order; the last may be part full."""
+
+    transfer_id: TransferId
+    receiver_epoch: Epoch
+    page_table: Sequence[int]
+    num_tokens: int
+
+
+class KvSender:
+    """Made on the event loop when a request is admitted; pages may become ready before ``run``."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        source: PageSource,
+        outgoing: OutgoingTransfer,
+        limits: SendLimits,
+        settings: TransferSettings,
+    ) -> None:
+        self._pair = pair
+        self._source = source
+        self._outgoing = outgoing
+        self._limits = limits
+        self._settings = settings
+        self._changes = pair.enroll(outgoing.transfer_id)
+        self._queue = FrameQueue(
+            outgoing.transfer_id,
+            pair.layout,
+            num_pages=pair.layout.num_pages(outgoing.num_tokens),
+            limits=limits,
+            window=window_for(limits),
+            credit=pair.credit,
+            settings=settings,
+        )
+
+    def pages_ready(self, num_pages: int) -> None:
+        """Logical pages [0, num_pages) are final. Repeats are harmless."""
+        self._queue.pages_ready(num_pages, monotonic())
+        self._changes.notify()
+
+    def hand_off(self, first_token_ids: Sequence[int], cached_tokens: int) -> None:
+        """Once, after the last page is ready."""
+        self._queue.hand_off(tuple(first_token_ids), cached_tokens, monotonic())
+        self._changes.notify()
+
+    async def run(self) -> TransferReport:
+        """Send until the receiver has committed. Raises the named error of what went wrong."""
+        try:
+            await self._pair.attached(self._outgoing.receiver_epoch, self._settings.resume_s)
+            async with asyncio.TaskGroup() as tasks:
+                stripes = range(self._queue.num_stripes)
+                work = [tasks.create_task(self._run_stripe(stripe)) for stripe in stripes]
+                work.append(tasks.create_task(self._watch_clocks()))
+                await self._committed()
+                for task in work:
+                    task.cancel()
+            return self._report()
+        except BaseExceptionGroup as group:
+            raise root_cause(group) from group
+        finally:
+            self._queue.close()
+            self._pair.dismiss(self._outgoing.transfer_id)
+
+    async def _committed(self) -> None:
+        while self._queue.state is not SenderState.COMMITTED:
+            await self._changes.next().wait()
+
+    async def _watch_clocks(self) -> None:
+        """Raises when nothing has moved, or no connection was there, for too long."""
+        while True:
+            change = self._changes.next()
+            self._queue.check(monotonic())
+            await wait_until(change, self._queue.deadline())
+
+    async def _run_stripe(self, stripe: int) -> None:
+        """One stream after another, as long as it is the connection that breaks."""
+        delay_s = FIRST_RETRY_S
+        while True:
+            try:
+                await self._run_stream(stripe)
+            except PeerUnavailable:
+                self._queue.on_broken(stripe, monotonic())
+                self._changed()
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, self._settings.resume_s)
+
+    async def _run_stream(self, stripe: int) -> None:
+        """One stream, until it breaks; the commit cancels it. Raises what ended it."""
+        attempt = self._queue.open_stream(stripe, monotonic())
+        call = self._pair.open_push(stripe)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._write(stripe, attempt, call))
+                tasks.create_task(self._read(stripe, call))
+        except BaseExceptionGroup as group:
+            raise root_cause(group) from group
+        finally:
+            call.cancel()
+
+    async def _write(self, stripe: int, attempt: int, call: PushCall) -> None:
+        async with self._named_errors():
+            await call.write(encode_push(self._id, attempt, self._opening(stripe)))
+            while True:
+                change = self._changes.next()
+                message = self._queue.next_message(stripe, monotonic())
+                if message is None:
+                    await change.wait()
+                elif isinstance(message, Handoff):
+                    await call.write(encode_push(self._id, attempt, message))
+                else:
+                    self._pair.wake_next_in_line()
+                    await self._write_frame(stripe, attempt, call, message)
+
+    async def _write_frame(
+        self, stripe: int, attempt: int, call: PushCall, outgoing: OutgoingFrame
+    ) -> None:
+        accounting, run = self._queue.accounting, outgoing.run
+        accounting.busy(stripe, SendState.PREPARE, monotonic())
+        pages = self._outgoing.page_table[run.first_page : run.first_page + run.num_pages]
+        payload = self._source.read(pages, run.first_layer, run.num_layers)
+        frame = Frame(outgoing.sequence, (run,), checksum(payload))
+        message = encode_push(self._id, attempt, frame, payload)
+        accounting.busy(stripe, SendState.TRANSPORT, monotonic())
+        try:
+            await call.write(message)
+        finally:
+            accounting.idle(stripe, monotonic())
+
+    async def _read(self, stripe: int, call: PushCall) -> None:
+        async with self._named_errors():
+            while (data := await call.read()) is not grpc.aio.EOF:
+                assert isinstance(data, bytes), "no deserializer is set"
+                self._queue.on_reply(stripe, decode_reply(data), monotonic())
+                self._changed()
+            if not self._queue.is_over:
+                raise ProtocolViolation(f"{self._pair.name} ended a stream without a commit")
+
+    @asynccontextmanager
+    async def _named_errors(self) -> AsyncIterator[None]:
+        """Errors of one stream as ours. A call that was cancelled from afar is a broken one."""
+        try:
+            yield
+        except grpc.aio.AioRpcError as error:
+            named = error_from_rpc(error, self._pair.name)
+            if isinstance(named, RequestCancelled):
+                named = PeerUnavailable(f"{self._pair.name} cancelled a stream")
+            raise named from error
+        except asyncio.InvalidStateError:
+            return  # the writer found the stream over: its reader says why
+
+    def _changed(self) -> None:
+        self._changes.notify()
+        self._pair.wake_next_in_line()
+
+    @property
+    def _id(self) -> TransferId:
+        return self._outgoing.transfer_id
+
+    def _opening(self, stripe: int) -> Opening:
+        num_tokens = self._outgoing.num_tokens
+        return Opening(
+            sender=self._pair.sender,
+            receiver_epoch=self._outgoing.receiver_epoch,
+            protocol=PROTOCOL,
+            layout=self._pair.layout,
+            codec=RAW,
+            extent=Extent(
+                num_tokens=num_tokens,
+                num_pages=self._pair.layout.num_pages(num_tokens),
+                num_stripes=self._queue.num_stripes,
+            ),
+            stripe=stripe,
+        )
+
+    def _report(self) -> TransferReport:
+        queue = self._queue
+        seconds = queue.accounting.seconds(monotonic())
+        return TransferReport(
+            mode=self._limits.mode,
+            page_bytes=queue.page_bytes,
+            wire_bytes=queue.wire_bytes,
+            frames=queue.num_frames,
+            round_trips=queue.round_trips,
+            stripes=queue.num_stripes,
+            attempts=queue.num_attempts,
+            duration_s=sum(seconds.values()),
+            producer_s=seconds[SendState.PRODUCER],
+            prepare_s=seconds[SendState.PREPARE],
+            window_s=seconds[SendState.WINDOW],
+            transport_s=seconds[SendState.TRANSPORT],
+            max_in_flight_bytes=queue.max_in_flight_bytes,
+        )
