@@ -29,6 +29,8 @@ from pdcore.settings import TransferSettings
 
 
 class TransferState(StrEnum):
+    UNKNOWN = "unknown"  # this one and PARKED: the id has no IncomingTransfer yet
+    PARKED = "parked"
     EXPECTED = "expected"
     RECEIVING = "receiving"
     COMMITTED = "committed"
@@ -107,6 +109,8 @@ class IncomingTransfer:
         """The stream is gone. That alone ends nothing."""
         if stream in self.streams:
             self.streams.remove(stream)
+        if stream.is_open:
+            stream.end(PeerUnavailable("the stream broke"))
         self._resume.run(not any(other.is_open for other in self.streams), now)
 
     def fail(self, error: PdspanError) -> None:

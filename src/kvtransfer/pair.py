@@ -76,9 +76,9 @@ class Pair:
         call: PushCall = self._channels[stripe].stream_stream(PUSH)(wait_for_ready=True)
         return call
 
-    def enroll(self, transfer_id: TransferId) -> Changes:
-        """``transfer_id`` shares the credit from now on; notified when it is its turn."""
-        return self._transfers.setdefault(transfer_id, Changes())
+    def enroll(self, transfer_id: TransferId, changes: Changes) -> None:
+        """The transfer shares the credit from now on; ``changes`` says when it is its turn."""
+        self._transfers[transfer_id] = changes
 
     def dismiss(self, transfer_id: TransferId) -> None:
         self._transfers.pop(transfer_id, None)

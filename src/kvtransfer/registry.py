@@ -6,7 +6,7 @@ what still comes for them is answered: a commit again, a failure by name. An id 
 """
 
 from kvtransfer.handshake import check_opening
-from kvtransfer.incoming import IncomingTransfer, check_attempt
+from kvtransfer.incoming import IncomingTransfer, TransferState, check_attempt
 from kvtransfer.incoming_stream import IncomingStream, StreamState
 from kvtransfer.messages import Identity, Opening, Push
 from kvtransfer.pages import PageSink, TransferTarget
@@ -34,6 +34,16 @@ class TransferRegistry:
     def num_parked(self) -> int:
         """Streams that wait for their ``Generate``."""
         return sum(len(streams) for streams in self._parked.values())
+
+    def state(self, transfer_id: TransferId) -> TransferState:
+        """The column of the state table that the id is in."""
+        transfer = self._transfers.get(transfer_id)
+        if transfer is not None:
+            return transfer.state
+        if transfer_id in self._over:
+            failed = self._over[transfer_id] is not None
+            return TransferState.FAILED if failed else TransferState.DONE
+        return TransferState.PARKED if transfer_id in self._parked else TransferState.UNKNOWN
 
     def transfer(self, transfer_id: TransferId) -> IncomingTransfer | None:
         """The announced transfer of that id whose owner has not left."""

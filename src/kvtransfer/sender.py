@@ -14,7 +14,7 @@ from time import monotonic
 import grpc
 
 from kvtransfer.accounting import SendState
-from kvtransfer.changes import wait_until
+from kvtransfer.changes import Changes, wait_until
 from kvtransfer.codecs import RAW
 from kvtransfer.frame_queue import FrameQueue, SenderState
 from kvtransfer.framing import checksum, decode_reply, encode_push
@@ -59,7 +59,7 @@ class KvSender:
         self._outgoing = outgoing
         self._limits = limits
         self._settings = settings
-        self._changes = pair.enroll(outgoing.transfer_id)
+        self._changes = Changes()
         self._queue = FrameQueue(
             outgoing.transfer_id,
             pair.layout,
@@ -82,6 +82,7 @@ class KvSender:
 
     async def run(self) -> TransferReport:
         """Send until the receiver has committed. Raises the named error of what went wrong."""
+        self._pair.enroll(self._id, self._changes)
         try:
             await self._pair.attached(self._outgoing.receiver_epoch, self._settings.resume_s)
             async with asyncio.TaskGroup() as tasks:
@@ -96,7 +97,7 @@ class KvSender:
             raise root_cause(group) from group
         finally:
             self._queue.close()
-            self._pair.dismiss(self._outgoing.transfer_id)
+            self._pair.dismiss(self._id)
 
     async def _committed(self) -> None:
         while self._queue.state is not SenderState.COMMITTED:
