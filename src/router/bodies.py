@@ -80,7 +80,8 @@ def _complaint(kind: str, details: ErrorDetails) -> str:
     if kind == "extra_forbidden":
         return "is unknown"
     expected = _EXPECTED.get(kind)
-    text = expected.format(**details.get("ctx", {})) if expected else details["msg"].lower()
+    limits = {name: _short(limit) for name, limit in details.get("ctx", {}).items()}
+    text = expected.format(**limits) if expected else details["msg"].lower()
     return f"must be {text}, not {shown(details['input'])}"
 
 
@@ -106,6 +107,10 @@ _EXPECTED = {
     "too_short": "at least {min_length} items long",
     "too_long": "at most {max_length} items long",
 }
+
+
+def _short(limit: Any) -> Any:
+    return f"{limit:g}" if isinstance(limit, float) else limit
 
 
 def _kind(value: Any) -> str:

@@ -58,8 +58,15 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
 
 def refuse_unsupported(fields: Fields) -> None:
     """Raises UnsupportedField for the first field that asks for something."""
-    for name in HARMLESS.keys() & fields.keys():
-        value = fields[name]
+    for name, harmless in HARMLESS.items():
+        value = fields.get(name)
         # 0 == False in Python, but ``"logprobs": 0`` asks for something that false does not.
-        if not any(type(value) is type(ok) and value == ok for ok in HARMLESS[name]):
+        if value is not None and not any(
+            type(value) is type(ok) and value == ok for ok in harmless
+        ):
             raise UnsupportedField(f"{name} is not supported (got {shown(value)})", param=name)
+
+
+def _same(value: Any, other: Any) -> bool:
+    """0 == False in Python, but ``"logprobs": 0`` asks for something that false does not."""
+    return type(value) is type(other) and bool(value == other)

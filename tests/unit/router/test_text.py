@@ -1,0 +1,62 @@
+"""Which special tokens go where, and a model directory that is not one."""
+
+from pathlib import Path
+
+import pytest
+from tokenizers.processors import TemplateProcessing
+
+from pdcore.errors import ConfigError, InvalidRequest
+from router.chat_template import ChatMessage
+from router.text import INLINE_CHARS, ModelText
+from tiny_text import BOS, byte_level_tokenizer, tiny_text
+
+
+def with_bos() -> ModelText:
+    tokenizer = byte_level_tokenizer()
+    bos = tokenizer.token_to_id(BOS)
+    tokenizer.post_processor = TemplateProcessing(f"{BOS} $A", special_tokens=[(BOS, bos)])
+    return ModelText(tokenizer, tiny_text()._template)
+
+
+async def test_a_completion_gets_the_tokenizers_special_tokens() -> None:
+    text = with_bos()
+    token_ids = await text.encode_completion("hello")
+    assert token_ids[0] == byte_level_tokenizer().token_to_id(BOS)
+    assert text._tokenizer.decode(token_ids) == "hello"
+
+
+async def test_a_chat_has_only_those_of_its_template() -> None:
+    text = with_bos()
+    token_ids = await text.encode_chat([ChatMessage("user", "hi")])
+    bos = byte_level_tokenizer().token_to_id(BOS)
+    assert token_ids.count(bos) == 2  # the user's turn and the assistant's
+    shown = text._tokenizer.decode(token_ids, skip_special_tokens=False)
+    assert shown == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+
+
+async def test_long_text_gives_the_same_tokens() -> None:
+    text = tiny_text()
+    long = "hello world, " * (INLINE_CHARS // 10)
+    assert await text.encode_completion(long) == tuple(text._tokenizer.encode(long).ids)
+
+
+async def test_truncation_and_padding_of_the_file_are_off() -> None:
+    tokenizer = byte_level_tokenizer()
+    tokenizer.enable_truncation(2)
+    tokenizer.enable_padding(length=64)
+    assert len(await ModelText(tokenizer).encode_completion("a b c d e f")) == 11
+
+
+async def test_a_model_without_a_template_has_no_chat() -> None:
+    with pytest.raises(InvalidRequest, match="use /v1/completions"):
+        await tiny_text(template=False).encode_chat([ChatMessage("user", "hi")])
+
+
+def test_load(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has no tokenizer\.json"):
+        ModelText.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConfigError, match="not a tokenizer"):
+        ModelText.load(tmp_path)
+    byte_level_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    assert ModelText.load(tmp_path).detokenizer().push(30) != ""
