@@ -9,14 +9,13 @@ Progress goes to stdout as one JSON object a line.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
-import torch
-from safetensors.torch import save_file
+from safetensors import TensorSpec, serialize_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 CONTROL_TOKEN = 3  # gguf.TokenType.CONTROL
@@ -51,9 +50,7 @@ def convert(source: Path, target: Path) -> None:
     _write_json(target / "generation_config.json", _special_ids(reader))
     _write_json(target / "tokenizer_config.json", _tokenizer_config(reader))
     _tokenizer(reader).save(str(target / "tokenizer.json"))
-    weights = target / "model.safetensors"
-    save_file(dict(_weights(reader)), weights, metadata={"format": "pt"})
-    weights.chmod(0o644)  # save_file leaves it readable by its owner alone
+    _save(dict(_weights(reader)), target / "model.safetensors")
 
 
 def _check_supported(reader: gguf.GGUFReader) -> None:
@@ -138,7 +135,8 @@ def _tokenizer(reader: gguf.GGUFReader) -> Tokenizer:
     return tokenizer
 
 
-def _weights(reader: gguf.GGUFReader) -> Iterator[tuple[str, torch.Tensor]]:
+def _weights(reader: gguf.GGUFReader) -> Iterator[tuple[str, np.ndarray]]:
+    """Names as in a checkpoint; values bf16, as their bits."""
     heads = {
         "attn_q.weight": _field(reader, "llama.attention.head_count"),
         "attn_k.weight": _field(reader, "llama.attention.head_count_kv"),
@@ -148,7 +146,7 @@ def _weights(reader: gguf.GGUFReader) -> Iterator[tuple[str, torch.Tensor]]:
         name, part = _hugging_face_name(tensor.name)
         if part in heads:
             weight = _halves(weight, heads[part])
-        yield name, torch.tensor(weight, dtype=torch.bfloat16)
+        yield name, _bfloat16(weight)
         _report(done / len(reader.tensors))
 
 
@@ -166,7 +164,24 @@ def _halves(weight: np.ndarray, num_heads: int) -> np.ndarray:
     """Rows of each head from GGUF's rotation order (x0 y0 x1 y1 ...) to (x0 x1 ... y0 y1 ...)."""
     rows, columns = weight.shape
     pairs = weight.reshape(num_heads, rows // num_heads // 2, 2, columns)
-    return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(rows, columns))
+    return pairs.swapaxes(1, 2).reshape(rows, columns)
+
+
+def _save(weights: Mapping[str, np.ndarray], path: Path) -> None:
+    specs = {
+        name: TensorSpec(
+            dtype="bfloat16", shape=bits.shape, data_ptr=bits.ctypes.data, data_len=bits.nbytes
+        )
+        for name, bits in weights.items()
+    }
+    serialize_file(specs, path, metadata={"format": "pt"})
+    path.chmod(0o644)  # safetensors leaves it readable by its owner alone
+
+
+def _bfloat16(weight: np.ndarray) -> np.ndarray:
+    """float32 as the bits of bfloat16, rounded to nearest, ties to even (weights are finite)."""
+    bits = np.ascontiguousarray(weight, np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def _field(reader: gguf.GGUFReader, name: str) -> Any:
