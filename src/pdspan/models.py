@@ -42,7 +42,7 @@ def resolve_model(name: str, report: Report) -> Path:
     if name in MODELS:
         return _known_model(name, report)
     directory = Path(name).expanduser()
-    if directory.is_dir():
+    if name and directory.is_dir():
         return _checked(directory.resolve())
     if HUB_ID.fullmatch(name):
         return _checked(fetch_hub_model(name))
