@@ -17,11 +17,15 @@ from router.text import ModelText
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """New text of one choice, perhaps none yet. ``finish_reason`` comes with the last one."""
+    """New text of one choice, perhaps none yet. ``finish_reason`` comes with the last one.
+
+    ``token_ids`` are the tokens that arrived with it; their text may be part of a later delta.
+    """
 
     choice: int
     text: str
     finish_reason: FinishReason | None = None
+    token_ids: tuple[int, ...] = ()
 
 
 class ChoiceText:
@@ -42,18 +46,18 @@ class ChoiceText:
         """The text that ``delta`` makes certain. Must not be called after the finish."""
         assert self.finish_reason is None, "a finished choice takes no more tokens"
         pieces: list[str] = []
-        for token_id in delta.token_ids:
+        for num_taken, token_id in enumerate(delta.token_ids, 1):
             self.num_tokens += 1
             pieces.append(self._scan(self._detokenizer.push(token_id)))
             if self.stopped_by_string:
-                return self._finish(pieces, FinishReason.STOP)
+                return self._finish(pieces, FinishReason.STOP, delta.token_ids[:num_taken])
         if delta.finish_reason is None:
-            return TextDelta(self._choice, "".join(pieces))
+            return TextDelta(self._choice, "".join(pieces), None, delta.token_ids)
         self.num_tokens += delta.finish_reason is FinishReason.STOP  # the stop token, not shown
         pieces.append(self._scan(self._detokenizer.flush()))
         if not self.stopped_by_string:
             pieces.append(self._scanner.flush())
-        return self._finish(pieces, delta.finish_reason)
+        return self._finish(pieces, delta.finish_reason, delta.token_ids)
 
     def _scan(self, piece: str) -> str:
         if self.num_tokens <= self._min_tokens:
@@ -62,9 +66,11 @@ class ChoiceText:
         self.stopped_by_string = scanned.found
         return scanned.text
 
-    def _finish(self, pieces: list[str], reason: FinishReason) -> TextDelta:
+    def _finish(
+        self, pieces: list[str], reason: FinishReason, token_ids: tuple[int, ...]
+    ) -> TextDelta:
         self.finish_reason = FinishReason.STOP if self.stopped_by_string else reason
-        return TextDelta(self._choice, "".join(pieces), self.finish_reason)
+        return TextDelta(self._choice, "".join(pieces), self.finish_reason, token_ids)
 
 
 class Answer:

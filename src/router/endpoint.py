@@ -133,7 +133,9 @@ class GenerationEndpoint:
 
     def _output(self, api: ApiRequest, request: GenerationRequest, send: Send) -> ClientOutput:
         model = self._service.preparer.model.name
-        envelope = Envelope(request.request_id, int(time.time()), model)
+        envelope = Envelope(
+            request.request_id, int(time.time()), model, api.fields.return_token_ids
+        )
         if api.fields.stream:
             return EventStream(send, self._kind.shape, envelope, api.include_usage)
         return WholeBody(send, self._kind.shape, envelope, request.num_choices)

@@ -2,9 +2,9 @@
 
 Types and ranges are checked here; limits that depend on the model, the cluster or the settings in
 ``router.prepare``, once the prompt is token ids. Fields of our own: ``min_tokens``, ``top_k``,
-``min_p``, ``ignore_eos``, ``cache_salt``, ``timeout`` (seconds), ``timeline`` and
-``kv_transfer_params``. Unknown fields are ignored, as OpenAI's clients expect; those that would
-change the answer are refused (``router.unsupported``).
+``min_p``, ``ignore_eos``, ``cache_salt``, ``timeout`` (seconds), ``timeline``,
+``return_token_ids`` and ``kv_transfer_params``. Unknown fields are ignored, as OpenAI's clients
+expect; those that would change the answer are refused (``router.unsupported``).
 """
 
 from dataclasses import dataclass
@@ -144,6 +144,7 @@ class CommonFields(BaseModel):
     stream_options: Annotated[StreamOptions, BeforeValidator(without_nulls)] | None = None
     kv_transfer_params: TransferParams = TransferParams()
     timeline: bool = False
+    return_token_ids: bool = False
     timeout: Annotated[float, Field(gt=0, le=MAX_TIMEOUT_S)] | None = None
 
 

@@ -46,7 +46,11 @@ class WholeBody:
     async def deliver(self, deltas: Sequence[TextDelta]) -> None:
         for delta in deltas:
             before = self._choices[delta.choice]
-            self._choices[delta.choice] = replace(delta, text=before.text + delta.text)
+            self._choices[delta.choice] = replace(
+                delta,
+                text=before.text + delta.text,
+                token_ids=before.token_ids + delta.token_ids,
+            )
 
     async def finish(self, usage: Usage, timeline: Json | None) -> None:
         body = self._shape.whole(self._envelope, self._choices)
@@ -96,7 +100,8 @@ class EventStream:
         await _write(self._send, _event(error_body(error)) + DONE, more=False)
 
     def _chunks(self, delta: TextDelta) -> list[Json]:
-        if not delta.text and delta.finish_reason is None:
+        shows_tokens = self._envelope.with_token_ids and bool(delta.token_ids)
+        if not (delta.text or delta.finish_reason or shows_tokens):
             return []
         chunks = []
         if delta.choice not in self._opened:

@@ -16,11 +16,15 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What every object of one response repeats. ``created`` is Unix time in seconds."""
+    """What every object of one response repeats. ``created`` is Unix time in seconds.
+
+    ``with_token_ids``: each choice also has the ids of its new tokens.
+    """
 
     request_id: RequestId
     created: int
     model: str
+    with_token_ids: bool = False
 
 
 class Shape(Protocol):
@@ -37,7 +41,12 @@ class CompletionShape:
     """``/v1/completions``: a chunk is a response in small."""
 
     def whole(self, envelope: Envelope, choices: Sequence[TextDelta]) -> Json:
-        return _object(envelope, "cmpl", "text_completion", [_text_choice(c) for c in choices])
+        return _object(
+            envelope,
+            "cmpl",
+            "text_completion",
+            [_choice(envelope, c, {"text": c.text}) for c in choices],
+        )
 
     def chunk(self, envelope: Envelope, deltas: Sequence[TextDelta]) -> Json:
         return self.whole(envelope, deltas)
@@ -51,17 +60,23 @@ class ChatShape:
 
     def whole(self, envelope: Envelope, choices: Sequence[TextDelta]) -> Json:
         rows = [
-            _choice(c, {"message": {"role": "assistant", "content": c.text, "refusal": None}})
+            _choice(
+                envelope, c, {"message": {"role": "assistant", "content": c.text, "refusal": None}}
+            )
             for c in choices
         ]
         return _object(envelope, "chatcmpl", "chat.completion", rows)
 
     def chunk(self, envelope: Envelope, deltas: Sequence[TextDelta]) -> Json:
-        rows = [_choice(d, {"delta": {"content": d.text} if d.text else {}}) for d in deltas]
+        rows = [
+            _choice(envelope, d, {"delta": {"content": d.text} if d.text else {}}) for d in deltas
+        ]
         return _object(envelope, "chatcmpl", "chat.completion.chunk", rows)
 
     def opening(self, envelope: Envelope, choice: int) -> Json | None:
-        row = _choice(TextDelta(choice, ""), {"delta": {"role": "assistant", "content": ""}})
+        row = _choice(
+            envelope, TextDelta(choice, ""), {"delta": {"role": "assistant", "content": ""}}
+        )
         return _object(envelope, "chatcmpl", "chat.completion.chunk", [row])
 
 
@@ -94,14 +109,13 @@ def _object(envelope: Envelope, prefix: str, kind: str, choices: list[Json]) -> 
     }
 
 
-def _text_choice(delta: TextDelta) -> Json:
-    return _choice(delta, {"text": delta.text})
-
-
-def _choice(delta: TextDelta, content: Json) -> Json:
-    return {
+def _choice(envelope: Envelope, delta: TextDelta, content: Json) -> Json:
+    choice = {
         "index": delta.choice,
         **content,
         "logprobs": None,
         "finish_reason": delta.finish_reason and delta.finish_reason.value,
     }
+    if envelope.with_token_ids:
+        choice["token_ids"] = list(delta.token_ids)
+    return choice

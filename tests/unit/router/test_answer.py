@@ -74,7 +74,9 @@ def test_before_min_tokens_no_stop_string_is_looked_for(
 def test_a_stop_string_ends_a_choice_and_later_tokens_are_dropped() -> None:
     answer = Answer(TEXT, 1, ["lo w"])
     first = answer.push(TokenDelta(0, ids("hello world, this is")))
-    assert first == TextDelta(0, "hel", FinishReason.STOP)
+    assert first is not None and (first.text, first.finish_reason) == ("hel", FinishReason.STOP)
+    shown = TOKENIZER.decode(first.token_ids)
+    assert "lo w" in shown and shown in "hello world", "the tokens up to the stop string's end"
     assert answer.push(TokenDelta(0, ids("more"), FinishReason.LENGTH)) is None
 
 
@@ -87,7 +89,7 @@ def test_usage_counts_up_to_the_stop_string_not_what_was_computed_beyond() -> No
 def test_a_stop_token_is_counted_but_not_shown() -> None:
     answer = Answer(TEXT, 1)
     delta = answer.push(TokenDelta(0, ids("a"), FinishReason.STOP))
-    assert delta == TextDelta(0, "a", FinishReason.STOP)
+    assert delta == TextDelta(0, "a", FinishReason.STOP, ids("a"))
     assert answer.usage(Usage(1, 2)) == Usage(1, 2)
 
 
@@ -99,8 +101,9 @@ def test_end_of_text_as_the_first_token_is_an_empty_answer() -> None:
 
 def test_choices_do_not_mix() -> None:
     answer = Answer(TEXT, 2, ["x"])
-    assert answer.push(TokenDelta(1, ids("hello"))) == TextDelta(1, "hello")
-    assert answer.push(TokenDelta(0, ids("axb"))) == TextDelta(0, "a", FinishReason.STOP)
+    assert answer.push(TokenDelta(1, ids("hello"))) == TextDelta(1, "hello", None, ids("hello"))
+    stopped = answer.push(TokenDelta(0, ids("axb")))
+    assert stopped is not None and stopped.text == "a"
     assert answer.push(TokenDelta(1, (), FinishReason.STOP)) is not None
 
 
