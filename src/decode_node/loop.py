@@ -104,6 +104,7 @@ class DecodeLoop:
             return
         start_s = monotonic()
         self._in_step = set(plan.members)
+        self._draining += [source for source, _ in plan.copies]
         try:
             tokens = await self._compute.run(self._execute, plan)
         except PdspanError as error:

@@ -15,12 +15,14 @@ from pdcore.settings import EngineSettings
 from pdengine.batch import Slice
 from pdengine.page_pool import PagePool
 from pdengine.prefix_cache import PrefixCache
+from pdengine.sequence import Sequence
 
 
 @dataclass(slots=True)
 class StepPlan:
     """``members`` and ``slices`` run in parallel. ``copies`` (source, target page) are done first,
-    in order. ``preempted`` members have lost their pages already."""
+    in order; each source is draining until the step has ended. ``preempted`` members have lost
+    their pages already."""
 
     members: list[Member] = field(default_factory=list)
     slices: list[Slice] = field(default_factory=list)
@@ -71,29 +73,33 @@ class StepPlanner:
 
     def _make_room(self, member: Member, running: ListOf[Member], plan: StepPlan) -> bool:
         """A page of its own for the next token's KV; False when ``member`` itself was preempted."""
-        pages = member.sequence.pages
-        index = member.sequence.num_computed // self._layout.page_tokens
-        shared = index < len(pages) and self._pool.num_references(pages[index]) > 1
-        if index < len(pages) and not shared:
-            return True
-        fresh = self._take_page(member, running, plan)
-        if fresh is None:
-            return False
-        if shared:
-            plan.copies.append((pages[index], fresh))
-            self._pool.release([pages[index]])
-            pages[index] = fresh
-        else:
-            pages.append(fresh)
-        return True
-
-    def _take_page(self, member: Member, running: ListOf[Member], plan: StepPlan) -> int | None:
-        while (taken := self._pool.take(1)) is None:
+        while self._needs_page(member.sequence):
+            fresh = self._pool.take(1)
+            if fresh is not None:
+                self._give(member.sequence, fresh[0], plan)
+                continue
+            # A victim may also have been the other owner of the last page.
             victim = next(other for other in reversed(running) if other not in plan.preempted)
             self._preempt(victim, plan)
             if victim is member:
-                return None
-        return taken[0]
+                return False
+        return True
+
+    def _needs_page(self, sequence: Sequence) -> bool:
+        index = sequence.num_computed // self._layout.page_tokens
+        return (
+            index == len(sequence.pages) or self._pool.num_references(sequence.pages[index]) > 1
+        )
+
+    def _give(self, sequence: Sequence, fresh: int, plan: StepPlan) -> None:
+        index = sequence.num_computed // self._layout.page_tokens
+        if index == len(sequence.pages):
+            sequence.pages.append(fresh)
+            return
+        shared = sequence.pages[index]
+        plan.copies.append((shared, fresh))
+        self._pool.drain([shared])  # nobody may write to it before the step has copied it
+        sequence.pages[index] = fresh
 
     def _preempt(self, victim: Member, plan: StepPlan) -> None:
         sequence = victim.sequence

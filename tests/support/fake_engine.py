@@ -12,7 +12,6 @@ from collections.abc import Sequence as ListOf
 from hashlib import blake2b
 from itertools import combinations
 
-from pdcore.errors import InternalError
 from pdcore.generation import FinishReason, GenerationRequest
 from pdcore.kv_layout import KvLayout
 from pdengine.batch import Slice
@@ -139,10 +138,6 @@ class FakeEngine:
         return set(piece.sequence.pages[start // size : last // size + 1])
 
 
-class FailingEngine(InternalError):
-    """What a step raises when a test wants it to."""
-
-
 def kv_of(token_ids: ListOf[int]) -> list[bytes]:
     """One digest per token, of it and all before it."""
     digests, digest = [], b""
@@ -152,9 +147,7 @@ def kv_of(token_ids: ListOf[int]) -> list[bytes]:
     return digests
 
 
-def next_token(
-    token_ids: ListOf[int], seed: int, choice: int, banned: ListOf[int] = ()
-) -> int:
+def next_token(token_ids: ListOf[int], seed: int, choice: int, banned: ListOf[int] = ()) -> int:
     text = repr((tuple(token_ids), seed, choice)).encode()
     allowed = [token for token in range(VOCAB) if token not in banned]
     return allowed[blake2b(text, digest_size=1).digest()[0] % len(allowed)]
