@@ -1,0 +1,283 @@
+"""``Relay.run`` against two nodes on loopback: one story, and every way that it can end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fake_nodes import FixedDiscovery, Generating, Pair, forever, token_of, two_tokens, until
+from pdcore.errors import (
+    DeadlineExceeded,
+    InternalError,
+    InvalidRequest,
+    NoCapacity,
+    PdspanError,
+    PeerUnavailable,
+    UnknownTransfer,
+)
+from pdcore.generation import FinishReason, GenerationRequest, RequestId, SamplingParams
+from pdcore.settings import TlsSettings
+from router.answer import Answer, TextDelta
+from router.membership import Membership
+from router.metrics import RouterMetrics
+from router.placement import Arm, open_placer
+from router.relay import Job, Outcome, Relay
+from router.request_watch import RequestWatch
+from tiny_text import tiny_text
+
+pytestmark = pytest.mark.timeout(20)
+
+
+class Collected:
+    """Text by choice, as the client would have it."""
+
+    def __init__(self) -> None:
+        self.text: dict[int, str] = {}
+        self.has_text = asyncio.Event()
+
+    async def deliver(self, deltas: Sequence[TextDelta]) -> None:
+        for delta in deltas:
+            self.text[delta.choice] = self.text.get(delta.choice, "") + delta.text
+            self.has_text.set()
+
+
+class Bench:
+    """A relay over a pair of fake nodes that are both in view."""
+
+    def __init__(self, pair: Pair, relay: Relay) -> None:
+        self.pair = pair
+        self.relay = relay
+        self.output = Collected()
+
+    async def run(
+        self,
+        *,
+        stops: Sequence[str] = (),
+        arm: Arm | None = None,
+        num_choices: int = 1,
+        timeout_s: float | None = None,
+    ) -> Outcome:
+        request = GenerationRequest(
+            request_id=RequestId("r1"),
+            prompt_token_ids=(5, 6, 7),
+            sampling=SamplingParams(seed=1),
+            max_tokens=10,
+            num_choices=num_choices,
+            timeout_s=timeout_s,
+        )
+        watch = RequestWatch(RouterMetrics(CollectorRegistry()), "router")
+        answer = Answer(tiny_text(), num_choices, stops)
+        return await self.relay.run(Job(request, "bulk", arm), answer, self.output, watch)
+
+    async def fails_with(self, error: type[PdspanError], match: str, **options: Any) -> None:
+        """The request fails so, and both nodes are rid of it."""
+        with pytest.raises(error, match=match):
+            await self.run(**options)
+        await self.pair.let_go()
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with Pair() as pair:
+        membership = Membership(FixedDiscovery(pair.snapshot), TlsSettings(), linger_s=1)
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(membership.run())
+            await until(lambda: membership.view().pairs())
+            yield Bench(pair, Relay(membership, open_placer("round_robin")))
+            following.cancel()
+
+
+async def test_both_calls_start_with_one_transfer_id(bench: Bench) -> None:
+    outcome = await bench.run()
+    (opening,) = [call.opening for call in bench.pair.decode.calls]
+    (run,) = bench.pair.prefill.calls
+    assert opening.transfer_id == run.transfer_id == outcome.transfer_id
+    assert opening.request == run.request
+    assert not opening.local_prefill
+    info = bench.pair.decode.view.info
+    assert (run.decode_node, run.decode_address) == (info.name, info.address)
+    assert (run.decode_epoch, opening.epoch, run.mode) == (info.epoch, info.epoch, "bulk")
+    assert bench.output.text == {0: "ab"}
+    assert (outcome.usage.completion_tokens, outcome.usage.cached_tokens) == (2, 2)
+    assert outcome.prefilled is not None and outcome.prefilled.timeline.transfer.frames == 3
+
+
+async def test_colocated_needs_no_prefill_node(bench: Bench) -> None:
+    outcome = await bench.run(arm=Arm.COLOCATED)
+    assert outcome.prefilled is None and outcome.placement.prefill is None
+    assert bench.pair.prefill.calls == []
+    assert bench.pair.decode.calls[0].opening.local_prefill
+
+
+async def test_neither_call_waits_for_the_other(bench: Bench) -> None:
+    """Each node answers only once it has seen that the other was called."""
+    prefill_called, decode_called = asyncio.Event(), asyncio.Event()
+
+    async def prefill(_: Any) -> None:
+        prefill_called.set()
+        await decode_called.wait()
+
+    async def decode(generating: Generating) -> None:
+        decode_called.set()
+        await prefill_called.wait()
+        await two_tokens(generating)
+
+    bench.pair.prefill.script, bench.pair.decode.script = prefill, decode
+    assert (await bench.run()).usage.completion_tokens == 2
+
+
+async def test_a_stop_string_stops_that_choice_alone(bench: Bench) -> None:
+    async def script(generating: Generating) -> None:
+        for choice in (0, 1):
+            await generating.tokens(token_of("x"), token_of("a"), choice=choice)
+        await generating.tokens(token_of("b"), choice=1)
+        await generating.has_stopped.wait()
+        await generating.tokens(token_of("c"), choice=1, end=FinishReason.STOP)
+        await generating.tokens(token_of("d"), choice=0, end=FinishReason.LENGTH)
+        await generating.finished()
+
+    bench.pair.decode.script = script
+    outcome = await bench.run(stops=["ab"], num_choices=2)
+    assert bench.pair.decode.calls[0].stopped == [1]
+    assert bench.output.text == {0: "xad", 1: "x"}
+    assert outcome.usage.completion_tokens == 3 + 3
+
+
+def raising(error: PdspanError, after: asyncio.Event | None = None) -> Any:
+    async def script(_: Any) -> None:
+        if after is not None:
+            await after.wait()
+        raise error
+
+    return script
+
+
+async def test_no_room_at_decode_cancels_prefill(bench: Bench) -> None:
+    bench.pair.decode.script = raising(NoCapacity("no room to decode"))
+    bench.pair.prefill.script = forever
+    await bench.fails_with(NoCapacity, "no room to decode")
+
+
+async def test_a_failed_prefill_cancels_decode(bench: Bench) -> None:
+    bench.pair.decode.script = forever
+    bench.pair.prefill.script = raising(InvalidRequest("no such mode: 'bulky'", param="mode"))
+    await bench.fails_with(InvalidRequest, "no such mode: 'bulky'")
+
+
+async def test_decodes_own_reason_comes_before_what_follows_from_it(bench: Bench) -> None:
+    """The prefill node hears first that its transfer is unknown; the client hears why."""
+    prefill_failed = asyncio.Event()
+
+    async def prefill(_: Any) -> None:
+        prefill_failed.set()
+        raise UnknownTransfer("no Generate announced this transfer")
+
+    async def decode(_: Any) -> None:
+        await prefill_failed.wait()
+        await asyncio.sleep(0.1)
+        raise NoCapacity("no room to decode")
+
+    bench.pair.prefill.script, bench.pair.decode.script = prefill, decode
+    await bench.fails_with(NoCapacity, "no room to decode")
+
+
+async def test_a_refused_transfer_alone_is_told_as_it_is(bench: Bench) -> None:
+    bench.pair.decode.script = forever
+    bench.pair.prefill.script = raising(UnknownTransfer("no Generate announced this transfer"))
+    await bench.fails_with(UnknownTransfer, "no Generate announced")
+
+
+async def test_prefill_may_die_once_decode_has_every_page(bench: Bench) -> None:
+    async def decode(generating: Generating) -> None:
+        await generating.tokens(token_of("a"))
+        await prefill_died.wait()
+        await generating.tokens(token_of("b"), end=FinishReason.STOP)
+        await generating.finished()
+
+    async def prefill(_: Any) -> None:
+        await bench.output.has_text.wait()
+        prefill_died.set()
+        raise PeerUnavailable("gone")
+
+    prefill_died = asyncio.Event()
+    bench.pair.decode.script, bench.pair.prefill.script = decode, prefill
+    outcome = await bench.run()
+    assert bench.output.text == {0: "ab"} and outcome.prefilled is None
+
+
+async def test_a_stream_that_ends_early_is_no_answer(bench: Bench) -> None:
+    async def script(generating: Generating) -> None:
+        await generating.tokens(token_of("a"), end=FinishReason.STOP)
+
+    bench.pair.decode.script = script
+    await bench.fails_with(InternalError, "decode node d0 ended the stream half way")
+
+
+async def test_tokens_that_were_lost_are_noticed(bench: Bench) -> None:
+    async def script(generating: Generating) -> None:
+        await generating.tokens(token_of("a"), end=FinishReason.LENGTH)
+        await generating.finished(completion_tokens=2)
+
+    bench.pair.decode.script = script
+    await bench.fails_with(InternalError, "counted 2 tokens, 1 arrived")
+
+
+async def test_a_decode_node_that_dies(bench: Bench) -> None:
+    async def script(generating: Generating) -> None:
+        await generating.tokens(token_of("a"))
+        await forever(generating)
+
+    bench.pair.decode.script = script
+    bench.pair.prefill.script = forever
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(bench.fails_with(PeerUnavailable, "decode node d0"))
+        await bench.output.has_text.wait()
+        await bench.pair.decode.server.stop(0)
+        await running
+
+
+async def test_a_prefill_node_that_dies(bench: Bench) -> None:
+    bench.pair.decode.script = bench.pair.prefill.script = forever
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(bench.fails_with(PeerUnavailable, "prefill node p0"))
+        await until(lambda: bench.pair.prefill.calls)
+        await bench.pair.prefill.server.stop(0)
+        await running
+
+
+async def test_a_deadline_ends_both_calls(bench: Bench) -> None:
+    bench.pair.decode.script = bench.pair.prefill.script = forever
+    await bench.fails_with(DeadlineExceeded, "deadline of 0.2 s has passed", timeout_s=0.2)
+    assert len(bench.pair.decode.calls) == len(bench.pair.prefill.calls) == 1
+
+
+async def test_a_cancelled_request_ends_both_calls(bench: Bench) -> None:
+    bench.pair.decode.script = bench.pair.prefill.script = forever
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(bench.run())
+        await until(lambda: bench.pair.prefill.calls and bench.pair.decode.calls)
+        running.cancel()
+    await bench.pair.let_go()
+
+
+async def test_a_node_that_has_just_gone(bench: Bench) -> None:
+    placement = bench.relay._placer
+    view = bench.relay._cluster.view()
+    bench.relay = Relay(_Stale(view), placement)
+    with pytest.raises(PeerUnavailable, match="does not answer any more"):
+        await bench.run()
+
+
+class _Stale:
+    """A view whose nodes have left since."""
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+
+    def view(self) -> Any:
+        return self._view
+
+    def channel(self, name: str) -> Any:
+        raise PeerUnavailable(f"node {name} does not answer any more")
