@@ -6,8 +6,8 @@ waits, reads pages and writes streams.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -26,11 +26,18 @@ from kvtransfer.pair import FIRST_RETRY_S, Pair, PushCall
 from kvtransfer.send_stripe import OutgoingFrame
 from kvtransfer.window import window_for
 from pdcore.cluster import Epoch
-from pdcore.errors import PeerUnavailable, ProtocolViolation, RequestCancelled, root_cause
+from pdcore.errors import PdspanError, PeerUnavailable, ProtocolViolation, root_cause
 from pdcore.generation import TransferId
-from pdcore.rpc_errors import error_from_rpc
+from pdcore.rpc_errors import ERROR_KEY, error_from_rpc
 from pdcore.settings import TransferSettings
 from pdwire.v1.generation_pb2 import TransferReport
+
+_BROKEN = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNKNOWN,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,7 @@ class KvSender:
             await self._pair.attached(self._outgoing.receiver_epoch, self._settings.resume_s)
             async with asyncio.TaskGroup() as tasks:
                 stripes = range(self._queue.num_stripes)
-                work = [tasks.create_task(self._run_stripe(stripe)) for stripe in stripes]
+                work = [tasks.create_task(self._run_stripe(tasks, stripe)) for stripe in stripes]
                 work.append(tasks.create_task(self._watch_clocks()))
                 await self._committed()
                 for task in work:
@@ -110,33 +117,32 @@ class KvSender:
             self._queue.check(monotonic())
             await wait_until(change, self._queue.deadline())
 
-    async def _run_stripe(self, stripe: int) -> None:
+    async def _run_stripe(self, tasks: asyncio.TaskGroup, stripe: int) -> None:
         """One stream after another, as long as it is the connection that breaks."""
         delay_s = FIRST_RETRY_S
         while True:
             try:
-                await self._run_stream(stripe)
+                await self._run_stream(tasks, stripe)
             except PeerUnavailable:
                 self._queue.on_broken(stripe, monotonic())
                 self._changed()
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, self._settings.resume_s)
 
-    async def _run_stream(self, stripe: int) -> None:
-        """One stream, until it breaks; the commit cancels it. Raises what ended it."""
+    async def _run_stream(self, tasks: asyncio.TaskGroup, stripe: int) -> None:
+        """One stream, until the commit. Raises what ended it before."""
         attempt = self._queue.open_stream(stripe, monotonic())
         call = self._pair.open_push(stripe)
+        writer = tasks.create_task(self._write(stripe, attempt, call))
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._write(stripe, attempt, call))
-                tasks.create_task(self._read(stripe, call))
-        except BaseExceptionGroup as group:
-            raise root_cause(group) from group
+            await self._read(stripe, call)
         finally:
+            writer.cancel()
             call.cancel()
 
     async def _write(self, stripe: int, attempt: int, call: PushCall) -> None:
-        async with self._named_errors():
+        """Write until cancelled. A write that fails tells nothing: the reader learns why."""
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await call.write(encode_push(self._id, attempt, self._opening(stripe)))
             while True:
                 change = self._changes.next()
@@ -165,26 +171,26 @@ class KvSender:
             accounting.idle(stripe, monotonic())
 
     async def _read(self, stripe: int, call: PushCall) -> None:
-        async with self._named_errors():
+        """Take replies until the commit. Raises PeerUnavailable for a stream that broke."""
+        try:
             while (data := await call.read()) is not grpc.aio.EOF:
                 assert isinstance(data, bytes), "no deserializer is set"
                 self._queue.on_reply(stripe, decode_reply(data), monotonic())
                 self._changed()
-            if not self._queue.is_over:
-                raise ProtocolViolation(f"{self._pair.name} ended a stream without a commit")
-
-    @asynccontextmanager
-    async def _named_errors(self) -> AsyncIterator[None]:
-        """Errors of one stream as ours. A call that was cancelled from afar is a broken one."""
-        try:
-            yield
         except grpc.aio.AioRpcError as error:
-            named = error_from_rpc(error, self._pair.name)
-            if isinstance(named, RequestCancelled):
-                named = PeerUnavailable(f"{self._pair.name} cancelled a stream")
-            raise named from error
-        except asyncio.InvalidStateError:
-            return  # the writer found the stream over: its reader says why
+            raise self._named(error) from error
+        if not self._queue.is_over:
+            raise ProtocolViolation(f"{self._pair.name} ended a stream without a commit")
+
+    def _named(self, error: grpc.aio.AioRpcError) -> PdspanError:
+        """What ended a stream. Without a name of ours it is the transport that broke it.
+
+        A write that fails first hides the name. Then the next stream is refused with it.
+        """
+        named = error_from_rpc(error, self._pair.name)
+        if error.code() in _BROKEN and ERROR_KEY not in dict(error.trailing_metadata() or ()):
+            return PeerUnavailable(named.message)
+        return named
 
     def _changed(self) -> None:
         self._changes.notify()
