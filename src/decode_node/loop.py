@@ -194,16 +194,19 @@ class DecodeLoop:
     def _remove(self, member: Member) -> None:
         """Take a member out and give its pages back, after the step that may still use them."""
         if member in self._preempted:
-            self._preempted.remove(member)
-            return
-        self._running.remove(member)
+            self._preempted.remove(member)  # the next one in line may need fewer pages
+        else:
+            self._running.remove(member)
+            self._give_back(member)
+        self.wake()
+
+    def _give_back(self, member: Member) -> None:
         if member in self._in_step:
             self._engine.pool.drain(member.sequence.pages)
             self._draining += member.sequence.pages
         else:
             self._remember(member.sequence)
             self._engine.pool.release(member.sequence.give_up_pages())
-        self.wake()
 
     def _end_step(self) -> None:
         self._in_step = set()
