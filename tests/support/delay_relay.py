@@ -37,9 +37,7 @@ class DelayRelay:
             held.put_nowait((loop.time() + self.delay_s, data))
 
 
-async def _write(
-    held: asyncio.Queue[tuple[float, bytes]], target: asyncio.StreamWriter
-) -> None:
+async def _write(held: asyncio.Queue[tuple[float, bytes]], target: asyncio.StreamWriter) -> None:
     loop = asyncio.get_running_loop()
     while True:
         due_s, data = await held.get()

@@ -104,6 +104,11 @@ class NodeProcess:
             raise AssertionError(f"no {text!r} in the log:\n{''.join(self._seen)}") from None
         return dict(json.loads(found[0]))
 
+    def kill(self) -> None:
+        """SIGKILL: it gets no chance to say anything."""
+        self._process.kill()
+        self._process.wait()
+
     def stop(self) -> int:
         """SIGTERM, then wait; SIGKILL when that takes too long. The exit status."""
         self._process.terminate()

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,17 +66,21 @@ class Cluster:
         """Every prefill and decode node's load, now."""
         return asyncio.run(self._loads())
 
-    def assert_no_page_in_use(self, within_s: float = 15) -> None:
-        """Both pools come to rest: nothing reserved, used, draining or promised; cached is fine."""
-        asyncio.run(asyncio.wait_for(self._at_rest(), within_s))
+    def assert_no_page_in_use(
+        self, roles: Sequence[str] = ("prefill", "decode"), within_s: float = 15
+    ) -> None:
+        """The pools come to rest: nothing reserved, used, draining or promised; cached is fine."""
+        asyncio.run(self._at_rest(roles, within_s))
 
-    async def _loads(self) -> dict[str, NodeLoad]:
-        workers = [node for node in self.nodes if node.role != "router"]
-        loads = await asyncio.gather(*(_load(node.address) for node in workers))
-        return {node.name: load for node, load in zip(workers, loads, strict=True)}
+    async def _loads(self, roles: Sequence[str] = ("prefill", "decode")) -> dict[str, NodeLoad]:
+        nodes = [node for node in self.nodes if node.role in roles]
+        loads = await asyncio.gather(*(_load(node.address) for node in nodes))
+        return {node.name: load for node, load in zip(nodes, loads, strict=True)}
 
-    async def _at_rest(self) -> None:
-        while not all(_is_at_rest(load) for load in (await self._loads()).values()):
+    async def _at_rest(self, roles: Sequence[str], within_s: float) -> None:
+        end_s = time.monotonic() + within_s
+        while busy := {n: l for n, l in (await self._loads(roles)).items() if not _is_at_rest(l)}:
+            assert time.monotonic() < end_s, f"pages are still in use: {busy}"
             await asyncio.sleep(0.05)
 
 

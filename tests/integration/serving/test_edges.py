@@ -1,5 +1,6 @@
 """The edges of one request, through all three processes, on the real model."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,10 @@ from serving import Cluster
 SEQUENTIAL = {"mode": "sequential"}
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 ANSWER = "The capital of France is Paris."
+SYSTEM = (
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+    "<|im_end|>\n"
+)
 
 
 def chat(cluster: Cluster, **fields: Any) -> Any:
@@ -29,9 +34,7 @@ def test_the_capital_of_france(float32_cluster: Cluster, bfloat16_cluster: Clust
 def test_max_tokens_1_is_the_prefill_nodes_own_token(
     float32_cluster: Cluster, salts: Iterator[str], params: dict[str, str]
 ) -> None:
-    answer = chat(
-        float32_cluster, max_tokens=1, kv_transfer_params=params, cache_salt=next(salts)
-    )
+    answer = chat(float32_cluster, max_tokens=1, kv_transfer_params=params, cache_salt=next(salts))
     assert answer["choices"][0]["message"]["content"] == "The"
     assert answer["choices"][0]["finish_reason"] == "length"
     assert answer["usage"]["completion_tokens"] == 1
@@ -39,8 +42,9 @@ def test_max_tokens_1_is_the_prefill_nodes_own_token(
 
 
 def test_end_of_text_as_the_first_token(float32_cluster: Cluster) -> None:
-    """A conversation that is over: the next token ends it."""
-    prompt = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello! How can I help you?"
+    """The whole answer is part of the prompt: the next token ends it."""
+    question = f"<|im_start|>user\n{QUESTION[0]['content']}<|im_end|>\n"
+    prompt = f"{SYSTEM}{question}<|im_start|>assistant\n{ANSWER}"
     answer = float32_cluster.complete(prompt=prompt, max_tokens=8)
     assert answer["choices"][0]["text"] == ""
     assert answer["choices"][0]["finish_reason"] == "stop"
@@ -64,8 +68,6 @@ def test_a_stop_string_across_tokens_never_leaks(float32_cluster: Cluster) -> No
 
 
 def stream_text(cluster: Cluster, **fields: Any) -> str:
-    import json
-
     response = cluster.post("/v1/chat/completions", messages=QUESTION, stream=True, **fields)
     events = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line]
     assert events.pop() == "[DONE]"
@@ -113,8 +115,6 @@ def test_min_tokens_and_ignore_eos(float32_cluster: Cluster) -> None:
 
 
 def test_usage_and_timeline_are_streamed(float32_cluster: Cluster) -> None:
-    import json
-
     response = float32_cluster.post(
         "/v1/chat/completions",
         messages=QUESTION,

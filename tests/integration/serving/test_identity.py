@@ -134,9 +134,7 @@ def test_bfloat16_agreement_in_batches_is_reported(
     }
     requests = [(prompt, {"mode": mode}) for prompt in PROMPTS for mode in MODES]
     with ThreadPoolExecutor(16) as pool:
-        answers = list(
-            pool.map(lambda r: tokens(ask(bfloat16_cluster, *r, next(salts))), requests)
-        )
+        answers = list(pool.map(lambda r: tokens(ask(bfloat16_cluster, *r, next(salts))), requests))
     same = sum(answer == alone[r[0]] for r, answer in zip(requests, answers, strict=True))
     record_property("bfloat16_agreement", f"{same}/{len(requests)}")
     print(f"bfloat16: {same} of {len(requests)} batched requests have the tokens they have alone")
