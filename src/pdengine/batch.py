@@ -52,6 +52,7 @@ class StepBatch:
     @classmethod
     def of(cls, slices: SequenceOf[Slice], page_tokens: int, device: torch.device) -> Self:
         """Every slice must have at least one token, and its sequence the pages for them."""
+        assert slices, "a step has at least one slice"
         token_ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []

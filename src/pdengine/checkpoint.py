@@ -122,9 +122,13 @@ def _weight_map(index: Path) -> dict[str, str]:
         weight_map = json.loads(index.read_text())["weight_map"]
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
         weight_map = None
-    if not isinstance(weight_map, dict) or not weight_map:
+    if not isinstance(weight_map, dict) or not all(map(_is_name, weight_map.values())):
         raise ConfigError(f"{index}: expected a JSON object with a weight_map")
     return weight_map
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def _header(path: Path) -> dict[str, tuple[int, ...]]:

@@ -15,6 +15,7 @@ from typing import Any
 from pdcore.errors import ConfigError
 from pdengine.config_fields import ConfigFields
 from pdengine.rope import RopeConfig, read_rope
+from pdengine.sampler import MAX_VOCAB
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def config_from_table(
     rope, max_tokens = read_rope(fields, head_dim)
     return ModelConfig(
         family=family,
-        vocab_size=fields.positive("vocab_size"),
+        vocab_size=_vocab_size(fields),
         hidden_size=hidden_size,
         intermediate_size=fields.positive("intermediate_size"),
         num_layers=num_layers,
@@ -127,6 +128,8 @@ def config_from_table(
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         table = json.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(table, dict):
@@ -142,6 +145,13 @@ def _family(fields: ConfigFields) -> str:
         if name in FAMILIES:
             return FAMILIES[name]
     raise fields.error("architectures", f"one of {', '.join(FAMILIES)}")
+
+
+def _vocab_size(fields: ConfigFields) -> int:
+    vocab_size = fields.positive("vocab_size")
+    if vocab_size > MAX_VOCAB:
+        raise fields.error("vocab_size", f"at most {MAX_VOCAB}")
+    return vocab_size
 
 
 def _default_head_dim(fields: ConfigFields, family: str) -> int:

@@ -37,7 +37,7 @@ class Engine:
         self.kv = kv
         self.pool = PagePool(kv.num_pages)
         self.prefix = PrefixCache(
-            self.pool, kv.layout.page_tokens, kv.layout.model, settings.prefix_cache
+            self.pool, kv.layout.page_tokens, repr(kv.layout), settings.prefix_cache
         )
         self._model = model
         self._backend = build_backend(settings.attention, model.config, kv)

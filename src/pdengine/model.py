@@ -4,8 +4,6 @@ Follows transformers' numerics: norms and RoPE angles in float32, everything els
 dtype. Attention and the KV cache are the backend's; this file knows neither pages nor sequences.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding, silu
@@ -17,10 +15,13 @@ from pdengine.rope import rope_angles, rotate
 from pdengine.weights import LayerWeights, ModelWeights
 
 
-@dataclass(frozen=True, slots=True)
 class Model:
-    config: ModelConfig
-    weights: ModelWeights
+    def __init__(self, config: ModelConfig, weights: ModelWeights) -> None:
+        self.config = config
+        self.weights = weights
+        self._frequencies = torch.tensor(
+            config.rope.inverse_frequencies, dtype=torch.float32, device=weights.embedding.device
+        )
 
     def forward(self, batch: StepBatch, backend: AttentionBackend, rows: Tensor) -> Tensor:
         """Compute every token of ``batch``; float32 logits ``[len(rows), vocab_size]`` of ``rows``
@@ -58,9 +59,7 @@ class Model:
         return weight * (wide * scale).to(x.dtype)
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        rope = self.config.rope
-        frequencies = torch.tensor(rope.inverse_frequencies, device=positions.device)
-        cos, sin = rope_angles(positions, frequencies, rope.scale)
+        cos, sin = rope_angles(positions, self._frequencies, self.config.rope.scale)
         return cos.to(dtype)[:, None], sin.to(dtype)[:, None]
 
 

@@ -37,7 +37,7 @@ def read_rope(fields: ConfigFields, head_dim: int) -> tuple[RopeConfig, int]:
     length and factor alone, reaches ``factor`` times the original length.
     """
     rope = _rope_fields(fields)
-    kind = rope.table.get("rope_type") or rope.table.get("type") or "default"
+    kind = rope.table["rope_type"]
     if kind not in _VARIANTS:
         raise rope.error("rope_type", ", ".join(_VARIANTS))
     rope.only("partial_rotary_factor", 1.0)
@@ -70,7 +70,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _rope_fields(fields: ConfigFields) -> ConfigFields:
-    """The table that holds ``rope_type``, with the original length filled in where it is absent."""
+    """The table that holds ``rope_type``, with what older and newer files leave out filled in."""
     table = fields.table.get("rope_scaling") or fields.table.get("rope_parameters") or {}
     if not isinstance(table, Mapping):
         raise fields.error("rope_scaling", "an object")
@@ -80,8 +80,12 @@ def _rope_fields(fields: ConfigFields) -> ConfigFields:
     original = fields.table.get("original_max_position_embeddings") or table.get(
         "original_max_position_embeddings", fields.table.get("max_position_embeddings")
     )
-    filled: dict[str, Any] = {**table, "original_max_position_embeddings": original}
-    return ConfigFields(filled, f"{fields.where}: rope")
+    filled: dict[str, Any] = {
+        **table,
+        "rope_type": table.get("rope_type") or table.get("type") or "default",
+        "original_max_position_embeddings": original,
+    }
+    return ConfigFields(filled, f"{fields.where}: RoPE")
 
 
 def _default(plain: Tensor, rope: ConfigFields, theta: float) -> tuple[Tensor, float]:

@@ -1,7 +1,7 @@
 """Attention backends by name. ``auto`` is FlashInfer where it can serve the model, else torch."""
 
 from pdcore.errors import ConfigError
-from pdengine.attention.flashinfer import FlashInfer
+from pdengine.attention.flashinfer import build_flashinfer
 from pdengine.attention.flashinfer import unsupported as flashinfer_unsupported
 from pdengine.attention.interface import AttentionBackend, Builder
 from pdengine.attention.torch_reference import TorchReference
@@ -10,7 +10,7 @@ from pdengine.kv_cache import KvCache
 
 BACKENDS: dict[str, Builder] = {
     "torch": TorchReference,
-    "flashinfer": FlashInfer,
+    "flashinfer": build_flashinfer,
 }
 
 

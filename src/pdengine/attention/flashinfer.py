@@ -8,7 +8,6 @@ is imported only when this backend is built; it compiles its kernels at first us
 
 import importlib
 import importlib.util
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -24,27 +23,31 @@ DTYPES = ("bfloat16", "float16")
 _WORKSPACE_BYTES = 128 * 2**20  # the size that FlashInfer's documentation recommends
 
 
+def build_flashinfer(config: ModelConfig, kv: KvCache) -> "FlashInfer":
+    """Raises ConfigError when the device, the package or the model's shape does not fit."""
+    reason = unsupported(config, kv)
+    if reason is not None:
+        raise ConfigError(f"engine.attention is 'flashinfer', but {reason}")
+    return FlashInfer(importlib.import_module("flashinfer"), config, kv)
+
+
 def unsupported(config: ModelConfig, kv: KvCache) -> str | None:
     """Why FlashInfer cannot serve this model here, or None."""
     if kv.device.type != "cuda":
-        return f"flashinfer needs an NVIDIA GPU; the engine's device is {kv.device.type}"
+        return f"it needs an NVIDIA GPU and the engine's device is {kv.device.type}"
     if importlib.util.find_spec("flashinfer") is None:
-        return "the flashinfer package is not installed (pip install flashinfer-python)"
+        return "its package is not installed (pip install flashinfer-python)"
     if kv.layout.dtype not in DTYPES:
-        return f"flashinfer does not take {kv.layout.dtype}; one of {', '.join(DTYPES)}"
+        return f"engine.dtype is {kv.layout.dtype}; it takes {' or '.join(DTYPES)}"
     if config.head_dim not in HEAD_DIMS:
-        return f"flashinfer has no kernel for head_dim {config.head_dim}; it has {HEAD_DIMS}"
+        return f"the model's head_dim is {config.head_dim}; it takes {HEAD_DIMS}"
     return None
 
 
 class FlashInfer:
-    """Raises ConfigError when the device, the package or the model's shape does not fit."""
+    """``package`` is the flashinfer module, or what stands for it in a test."""
 
-    def __init__(self, config: ModelConfig, kv: KvCache) -> None:
-        reason = unsupported(config, kv)
-        if reason is not None:
-            raise ConfigError(f"engine.attention = flashinfer: {reason}")
-        package = importlib.import_module("flashinfer")
+    def __init__(self, package: Any, config: ModelConfig, kv: KvCache) -> None:
         self._config = config
         self._kv = kv
         self._store_rows = torch.empty(0, dtype=torch.int64)
@@ -70,7 +73,7 @@ class _Kernels:
 
     def __init__(
         self,
-        package: ModuleType,
+        package: Any,
         config: ModelConfig,
         kv: KvCache,
         window: int | None,
