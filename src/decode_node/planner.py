@@ -87,9 +87,7 @@ class StepPlanner:
 
     def _needs_page(self, sequence: Sequence) -> bool:
         index = sequence.num_computed // self._layout.page_tokens
-        return (
-            index == len(sequence.pages) or self._pool.num_references(sequence.pages[index]) > 1
-        )
+        return index == len(sequence.pages) or self._pool.num_references(sequence.pages[index]) > 1
 
     def _give(self, sequence: Sequence, fresh: int, plan: StepPlan) -> None:
         index = sequence.num_computed // self._layout.page_tokens

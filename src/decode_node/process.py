@@ -3,11 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from kvtransfer.messages import Identity
-from kvtransfer.receiver import KvReceiver
-
 from decode_node.loop import DecodeLoop
 from decode_node.service import DecodeService
+from kvtransfer.messages import Identity
+from kvtransfer.receiver import KvReceiver
 from pdcore.cluster import Epoch, NodeLoad, NodeName
 from pdcore.compute import ComputeThread
 from pdcore.drain import Drain

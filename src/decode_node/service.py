@@ -10,11 +10,11 @@ from time import monotonic
 from typing import Any
 
 import grpc
-from kvtransfer.receiver import KvReceiver
 
 from decode_node.group import Group
 from decode_node.loop import DecodeLoop
 from decode_node.reservations import reserve, take_for_prompt
+from kvtransfer.receiver import KvReceiver
 from pdcore.cluster import Epoch, NodeInfo
 from pdcore.drain import Drain
 from pdcore.errors import EpochMismatch, InvalidRequest, NoCapacity

@@ -50,11 +50,13 @@ class Job:
         The first number comes with admission, and counts what the prefix cache held. Raises what
         the job failed with.
         """
-        while not self.first_tokens:
+        finished = False
+        while not finished:
             await self._changed.wait()
             self._changed.clear()
             if self._error is not None:
                 raise self._error
+            finished = bool(self.first_tokens)
             if self.sequence is not None:
                 yield self.sequence.num_computed
 

@@ -63,16 +63,14 @@ class PrefillWorker:
         self._queue.discard(job)
         if job in self._running:
             self._running.remove(job)
-        if job.sequence is None:
-            return
         if job in self._in_step:
-            self._engine.pool.drain(job.sequence.pages)
-            self._draining += job.sequence.pages
+            self._engine.pool.drain(job.admitted.pages)
+            self._draining += job.admitted.pages
             self._in_step.remove(job)
             job.sequence = None
-        else:
+        elif job.sequence is not None:
             self._engine.pool.release(job.sequence.give_up_pages())
-        self._work.set()
+        self._work.set()  # pages came back, or the next one in line needs fewer
 
     async def run(self) -> None:
         while True:

@@ -26,7 +26,9 @@ def member(
     return Member(group, Sequence(group.request, 0, pages, num_computed), (0,), order)
 
 
-def decoding(engine: FakeEngine, num_tokens: int, order: int, num_pages: int | None = None) -> Member:
+def decoding(
+    engine: FakeEngine, num_tokens: int, order: int, num_pages: int | None = None
+) -> Member:
     return member(engine, num_tokens, num_tokens - 1, order, num_pages)
 
 
