@@ -13,11 +13,12 @@ from time import monotonic, sleep
 from typing import Any
 
 import httpx
-from network_namespaces import NodeProcess
-from serving import Cluster, Node
+from prometheus_client.parser import text_string_to_metric_families
 
-from pdspan.toml_text import settings_to_toml
+from network_namespaces import NodeProcess
 from pdcore.settings import cluster_from_table
+from pdspan.toml_text import settings_to_toml
+from serving import Cluster, Node
 
 ROLES = ("router", "prefill", "decode")
 HEALTHY_S = 90
@@ -34,7 +35,8 @@ class NodeCluster(Cluster):
     """Three processes on loopback. ``addresses`` has each role's real one."""
 
     def __init__(self, directory: Path, table: Mapping[str, Any]) -> None:
-        self.addresses = dict(zip(ROLES, _free_addresses(len(ROLES)), strict=True))
+        self.addresses = dict(zip(ROLES, free_addresses(len(ROLES)), strict=True))
+        self._metrics = dict(zip(ROLES[1:], free_addresses(2), strict=True))
         self.via: dict[str, dict[str, str]] = {role: {} for role in ROLES}
         self._directory = directory
         self._table = table
@@ -64,6 +66,12 @@ class NodeCluster(Cluster):
     def process(self, role: str) -> NodeProcess:
         return self._running[role]
 
+    def counter(self, role: str, name: str) -> float:
+        """A sample of a node's metrics, by its full name; labelled samples are added up."""
+        text = httpx.get(f"http://{self._metrics[role]}/metrics", trust_env=False).text
+        families = text_string_to_metric_families(text)
+        return sum(s.value for family in families for s in family.samples if s.name == name)
+
     def stop(self) -> None:
         self._stack.close()
 
@@ -88,6 +96,7 @@ class NodeCluster(Cluster):
                 "role": role,
                 "bind": address,
                 "advertise": self.via[viewer].get(role, address),
+                **({"metrics": self._metrics[role]} if role in self._metrics else {}),
             }
             for role, address in self.addresses.items()
         ]
@@ -103,7 +112,7 @@ def node_cluster(directory: Path, table: Mapping[str, Any]) -> Iterator[NodeClus
         cluster.stop()
 
 
-def _free_addresses(count: int) -> list[str]:
+def free_addresses(count: int) -> list[str]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for held in sockets:
@@ -112,4 +121,4 @@ def _free_addresses(count: int) -> list[str]:
 
 
 def free_port() -> int:
-    return int(_free_addresses(1)[0].rpartition(":")[2])
+    return int(free_addresses(1)[0].rpartition(":")[2])

@@ -53,7 +53,7 @@ class Cluster:
         return next(node for node in self.nodes if node.role == role)
 
     def complete(self, **fields: Any) -> dict[str, Any]:
-        """POST /v1/completions; greedy unless said otherwise. Raises for a status that is not 200."""
+        """POST /v1/completions; greedy unless said otherwise. The status must be 200."""
         response = self.post("/v1/completions", **fields)
         assert response.status_code == httpx.codes.OK, response.text
         answer: dict[str, Any] = response.json()
@@ -79,8 +79,8 @@ class Cluster:
 
     async def _at_rest(self, roles: Sequence[str], within_s: float) -> None:
         end_s = time.monotonic() + within_s
-        while busy := {n: l for n, l in (await self._loads(roles)).items() if not _is_at_rest(l)}:
-            assert time.monotonic() < end_s, f"pages are still in use: {busy}"
+        while not all(map(_is_at_rest, (loads := await self._loads(roles)).values())):
+            assert time.monotonic() < end_s, f"pages are still in use: {loads}"
             await asyncio.sleep(0.05)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+
 from serving import Cluster, running_cluster
 
 # Small steps, so that a prompt of a few hundred tokens is computed in several chunks.

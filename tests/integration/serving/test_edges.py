@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from serving import Cluster
 
 SEQUENTIAL = {"mode": "sequential"}

@@ -8,19 +8,20 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
 from node_cluster import NodeCluster, node_cluster
 
 TABLE = {
     "engine": {"dtype": "bfloat16", "threads": 1, "step_tokens": 128, "num_pages": 160},
     "transfer": {"stall_s": 5.0, "resume_s": 1.0},
-    "queue": {"drain_s": 5.0},
+    "queue": {"drain_s": 30.0},
 }
 LONG_PROMPT = [(3 + 17 * i) % 40000 + 20 for i in range(900)]
+STORY = "Once upon a time"
 SLOW = {"mode": "sequential_layer"}  # 57 pages of 30 layers, one acknowledged frame each
 
 
@@ -101,7 +102,7 @@ def start_slow_transfer(cluster: NodeCluster) -> Streaming:
 
 def start_generating(cluster: NodeCluster, **fields: Any) -> Streaming:
     """A request of which the client has seen some tokens when this returns."""
-    streaming = Streaming(cluster, prompt="Once upon a time", max_tokens=1500, **fields)
+    streaming = Streaming(cluster, **{"prompt": STORY, "max_tokens": 1500, **fields})
     streaming.wait_for_events(5)
     return streaming
 
@@ -184,30 +185,32 @@ def test_the_client_hangs_up_in_mid_transfer(cluster: NodeCluster) -> None:
 
 def test_no_room_at_the_decode_node(cluster: NodeCluster) -> None:
     """160 pages hold two of these prompts, not three."""
-    running = [start_slow_transfer(cluster) for _ in range(2)]
+    running = [start_generating(cluster, prompt=LONG_PROMPT) for _ in range(2)]
     refused = cluster.post("/v1/completions", prompt=LONG_PROMPT, max_tokens=50)
     assert refused.status_code == httpx.codes.SERVICE_UNAVAILABLE
     assert int(refused.headers["retry-after"]) >= 1
     assert "KV pages" in refused.json()["error"]["message"]
     for streaming in running:
-        streaming.join()
-        assert streaming.status == httpx.codes.OK
+        streaming.hang_up()
     cluster.assert_no_page_in_use()
+    assert_serves(cluster)
 
 
 def test_decode_runs_out_of_pages_and_nobody_is_lost(cluster: NodeCluster) -> None:
-    """Four sequences that grow beyond the pool: some are preempted, all finish, tokens unchanged."""
-    fields = {"prompt": [[5 + i] * 3 for i in range(4)], "max_tokens": 800}
-    running = [
-        Streaming(cluster, prompt=prompt, max_tokens=800, return_token_ids=True)
-        for prompt in fields["prompt"]  # type: ignore[attr-defined]
-    ]
+    """Four sequences outgrow the pool: some are preempted and computed again, all finish."""
+    prompts = [LONG_PROMPT[number : number + 560] for number in range(4)]  # 36 pages of 160 each
+    fields = {"max_tokens": 110, "return_token_ids": True}
+    running = [Streaming(cluster, prompt=prompt, **fields) for prompt in prompts]
     for streaming in running:
         streaming.join()
         assert streaming.status == httpx.codes.OK
-        tokens = [t for e in streaming.events for c in e["choices"] for t in c["token_ids"]]
-        assert len(tokens) == 800
+        assert len(streamed_tokens(streaming)) == 110
+    assert cluster.counter("decode", "pdspan_preemptions_total") > 0
     cluster.assert_no_page_in_use()
+
+
+def streamed_tokens(streaming: Streaming) -> list[int]:
+    return [t for event in streaming.events for c in event["choices"] for t in c["token_ids"]]
 
 
 def test_a_deadline(cluster: NodeCluster) -> None:
@@ -230,10 +233,11 @@ def test_a_request_that_can_never_fit(cluster: NodeCluster) -> None:
 
 def test_a_restart_drains(cluster: NodeCluster) -> None:
     """SIGTERM: what runs is finished, then the process ends with status 0."""
-    streaming = Streaming(cluster, prompt="Once upon a time", max_tokens=60)
+    streaming = Streaming(cluster, prompt=STORY, max_tokens=60)
     streaming.wait_for_events(3)
     assert cluster.process("decode").stop() == 0
     streaming.join()
+    assert "choices" in streaming.events[-1], streaming.events[-1]
     assert streaming.events[-1]["choices"][0]["finish_reason"] == "length"
     restart(cluster, "decode")
     assert_serves(cluster)

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from serving import Cluster, running_cluster
 
 from kvtransfer.limits import MODES
+from serving import Cluster, running_cluster
 
 PROMPTS = (
     "The three primary colours are",

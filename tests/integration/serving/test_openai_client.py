@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import httpx
 import openai
 import pytest
+
 from serving import Cluster
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
