@@ -199,7 +199,7 @@ class PagePool:
         assert self._num_shared == sum(count > 1 for count in self._references.values())
         assert self._num_promised == sum(promise.num_pages for promise in self._promises)
         assert 0 <= self._num_promised <= len(self._free) + len(self._cached)
-        assert self._pages_by_label == {label: page for page, label in self._labels.items()}
+        assert self._labels == {page: label for label, page in self._pages_by_label.items()}
         assert self._cached.keys() <= self._labels.keys()
         assert not self._labels.keys() & (self._reserved | set(self._free))
 

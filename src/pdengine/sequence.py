@@ -2,10 +2,11 @@
 
 ``token_ids`` is the prompt and every generated token that is part of the output, so the KV of token
 i lies in page ``pages[i // page_tokens]``, and ``num_computed`` says for how many tokens it does.
-``pages`` is the very list that the sequence is given, since a list of pages is ownership: emptied
-by ``PagePool.release``, it is empty here. The request never changes; only the event loop's thread
-changes a sequence.
+``pages`` is a list of its own, which ``give_up_pages`` hands out once; the sequence never calls the
+pool. The request never changes; only the event loop's thread changes a sequence.
 """
+
+from collections.abc import Iterable
 
 from pdcore.generation import FinishReason, GenerationRequest
 from pdengine.sampler import SampleRow
@@ -21,12 +22,12 @@ class Sequence:
     __slots__ = ("choice", "finish_reason", "num_computed", "pages", "request", "token_ids")
 
     def __init__(
-        self, request: GenerationRequest, choice: int, pages: list[int], num_computed: int = 0
+        self, request: GenerationRequest, choice: int, pages: Iterable[int], num_computed: int = 0
     ) -> None:
         self.request = request
         self.choice = choice
         self.token_ids = list(request.prompt_token_ids)
-        self.pages = pages
+        self.pages = list(pages)
         self.num_computed = num_computed
         self.finish_reason: FinishReason | None = None
 
@@ -69,14 +70,14 @@ class Sequence:
             self.finish_reason = FinishReason.LENGTH
         return self.finish_reason
 
-    def fork(self, choice: int, pages: list[int]) -> "Sequence":
-        """Another choice that continues from here. ``pages`` are its own references or copies."""
+    def fork(self, choice: int, pages: Iterable[int]) -> "Sequence":
+        """Another choice that continues from here; for ``pages`` it needs references of its own."""
         fork = Sequence(self.request, choice, pages, self.num_computed)
         fork.token_ids = list(self.token_ids)
         return fork
 
     def give_up_pages(self) -> list[int]:
-        """Preemption: hand the pages to the caller, to release; all KV is to be computed again."""
+        """Hand the pages to the caller, to release. All KV would have to be computed again."""
         pages, self.pages, self.num_computed = self.pages, [], 0
         return pages
 
