@@ -1,0 +1,33 @@
+"""Which of a directory's wheels this Python needs: one requirement a line.
+
+    python deploy/gpu/missing_wheels.py DIRECTORY
+
+A wheel is needed when its package is not installed, or in an older version. A directory that does
+not exist has none.
+"""
+
+import importlib.metadata
+import sys
+from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
+
+
+def main(directory: Path) -> None:
+    for wheel in sorted(directory.glob("*.whl")):
+        name, version, _, _ = parse_wheel_filename(wheel.name)
+        installed = installed_version(name)
+        if installed is None or installed < version:
+            print(f"{name}=={version}")
+
+
+def installed_version(name: str) -> Version | None:
+    try:
+        return Version(importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
