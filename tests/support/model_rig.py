@@ -21,10 +21,17 @@ class ModelRig:
     """Pages are handed out in random order and start as NaN: only what was written may be read."""
 
     def __init__(
-        self, model_dir: Path, page_tokens: int = 16, dtype: str = "float32", num_pages: int = 64
+        self,
+        model_dir: Path,
+        page_tokens: int = 16,
+        dtype: str = "float32",
+        *,
+        num_pages: int = 64,
+        device_name: str = "cpu",
+        attention: str = "torch",
     ) -> None:
         config = load_config(model_dir)
-        device = torch.device("cpu")
+        device = torch.device(device_name)
         layout = KvLayout(
             "tiny", config.num_layers, config.num_kv_heads, config.head_dim, page_tokens, dtype
         )
@@ -32,7 +39,7 @@ class ModelRig:
         self.kv.pages.fill_(torch.nan)
         weights = load_weights(config, model_dir, self.kv.pages.dtype, device)
         self.model = Model(config, weights)
-        self.backend = build_backend("torch", config, self.kv)
+        self.backend = build_backend(attention, config, self.kv)
         self._free = list(range(num_pages))
         random.Random(0).shuffle(self._free)
 
@@ -49,7 +56,7 @@ class ModelRig:
             self.kv.layout.page_tokens,
             self.kv.device,
         )
-        rows = torch.arange(len(batch.token_ids))
+        rows = torch.arange(len(batch.token_ids), device=self.kv.device)
         logits = self.model.forward(batch, self.backend, rows)
         for sequence, num_tokens in slices:
             sequence.num_computed += num_tokens

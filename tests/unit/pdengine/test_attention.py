@@ -1,0 +1,76 @@
+"""Every backend against float64, on ragged contexts in permuted pages between poisoned memory."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import fake_flashinfer
+from attention_cases import DECODE, MIXED, PREFILL, AttentionCase, Shape
+from pdcore.errors import ConfigError
+from pdengine.attention import (
+    BACKENDS,
+    AttentionBackend,
+    backend_name,
+    build_backend,
+)
+from pdengine.attention.flashinfer import FlashInfer
+
+LENGTHS = {"decode": DECODE, "prefill": PREFILL, "mixed": MIXED}
+
+BUILDERS: dict[str, Callable[[AttentionCase], AttentionBackend]] = {
+    "torch": lambda case: build_backend("torch", case.config, case.kv),
+    # The kernels run in tests/gpu; what they are asked to do is checked here.
+    "flashinfer": lambda case: FlashInfer(fake_flashinfer, case.config, case.kv),
+}
+
+SHAPES = {
+    **{f"page{n}": Shape(page_tokens=n) for n in (8, 16, 64)},
+    **{f"head{n}": Shape(head_dim=n) for n in (64, 80, 128)},
+    **{f"gqa{n}": Shape(num_heads=2 * n, num_kv_heads=2) for n in range(1, 9)},
+    **{f"window{n}": Shape(window=n) for n in (1, 16, 37)},
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_every_backend_is_tested() -> None:
+    assert BUILDERS.keys() == BACKENDS.keys()
+
+
+@pytest.mark.parametrize("backend", BUILDERS)
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_float64(backend: str, lengths: str, shape: str) -> None:
+    case = AttentionCase(SHAPES[shape], LENGTHS[lengths])
+    out = case.run(BUILDERS[backend](case))
+    torch.testing.assert_close(out.double(), case.expected(), rtol=1e-4, atol=1e-5)
+    assert case.stored()
+
+
+@pytest.mark.parametrize("backend", BUILDERS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_stays_close(backend: str, dtype: str) -> None:
+    case = AttentionCase(Shape(dtype=dtype), MIXED)
+    out = case.run(BUILDERS[backend](case))
+    torch.testing.assert_close(out.double(), case.expected(), rtol=0.03, atol=0.02)
+
+
+def test_auto_is_torch_without_a_gpu() -> None:
+    case = AttentionCase(Shape(), DECODE)
+    assert backend_name("auto", case.config, case.kv) == "torch"
+
+
+def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
+    case = AttentionCase(Shape(), DECODE)
+    with pytest.raises(ConfigError, match="'flash'; one of auto, torch, flashinfer"):
+        build_backend("flash", case.config, case.kv)
+
+
+def test_flashinfer_without_a_gpu_is_refused_by_its_reason() -> None:
+    case = AttentionCase(Shape(), DECODE)
+    with pytest.raises(ConfigError, match="needs an NVIDIA GPU and the engine's device is cpu"):
+        build_backend("flashinfer", case.config, case.kv)
