@@ -9,6 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 from itertools import count
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -22,6 +23,8 @@ from pdcore.errors import InternalError, NoCapacity, PromptTooLong
 from pdcore.generation import FinishReason, GenerationRequest, RequestId, SamplingParams
 from pdcore.metrics import NodeMetrics
 from pdcore.settings import EngineSettings
+
+pytestmark = pytest.mark.timeout(600)  # finding the shortest failure takes hypothesis minutes
 
 
 @dataclass(eq=False)
@@ -128,6 +131,7 @@ class DecodeLoopMachine(RuleBasedStateMachine):
             pages, num_cached = take_for_prompt(engine.pool, engine.prefix, engine.layout, request)
         except (NoCapacity, PromptTooLong):
             return
+        assert not self.in_flight_pages() & set(pages[num_cached // engine.layout.page_tokens :])
         group = self.follow(request)
         self.loop.join_prompt(group, pages, num_cached)
         self.settle()
@@ -150,6 +154,7 @@ class DecodeLoopMachine(RuleBasedStateMachine):
         num_pages = self.engine.layout.num_pages(len(transfer.request.prompt_token_ids))
         transfer.pages = list(transfer.reservation.open(num_pages))
         assert len(transfer.pages) == num_pages
+        assert not self.in_flight_pages() & set(transfer.pages)
         self.engine.kv.spoil(transfer.pages)
 
     @precondition(lambda self: any(t.pages is not None for t in self.transfers))
@@ -226,11 +231,22 @@ class DecodeLoopMachine(RuleBasedStateMachine):
     @invariant()
     def the_loop_lives(self) -> None:
         """It computes whenever it can: no wake-up is lost."""
-        if hasattr(self, "engine"):
-            assert not self.running.done()
-            if not self.compute.is_busy:
-                assert self.loop.num_running == 0
-                assert self.loop.num_preempted == 0 or self.transfers
+        if not hasattr(self, "engine"):
+            return
+        assert not self.running.done()
+        if not self.compute.is_busy:
+            assert self.loop.num_running == 0
+            assert self.loop.num_preempted == 0 or self.transfers
+            self.loop.wake()
+            self.settle()
+            assert not self.compute.is_busy
+
+    @invariant()
+    def the_oldest_come_first(self) -> None:
+        if hasattr(self, "engine") and self.compute.is_busy:
+            members = self.compute.args[0].members
+            ages = [(not m.is_decoding, m.order, m.sequence.choice) for m in members]
+            assert ages == sorted(ages)
 
     @invariant()
     def tokens_are_right(self) -> None:
@@ -280,6 +296,14 @@ class DecodeLoopMachine(RuleBasedStateMachine):
         self.clients.append(client)
         self.events.create_task(client.follow())
         return group
+
+    def in_flight_pages(self) -> set[int]:
+        """What the step in flight still reads or writes."""
+        if not self.compute.is_busy:
+            return set()
+        (plan,) = self.compute.args
+        pages = {page for piece in plan.slices for page in piece.sequence.pages}
+        return pages | {source for source, _ in plan.copies}
 
     def settle(self) -> None:
         self.events.run_until_complete(settle())

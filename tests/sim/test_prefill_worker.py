@@ -8,6 +8,7 @@ fail at any time; at the end nothing is held.
 import asyncio
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -20,6 +21,8 @@ from pdcore.metrics import NodeMetrics
 from pdcore.settings import EngineSettings, QueueSettings
 from prefill_node.queue import Job
 from prefill_node.worker import PrefillWorker
+
+pytestmark = pytest.mark.timeout(600)  # finding the shortest failure takes hypothesis minutes
 
 MAX_QUEUED = 4
 

@@ -15,6 +15,7 @@ class GatedCompute:
     def __init__(self) -> None:
         self._work: Callable[[], Any] | None = None
         self._done: asyncio.Future[Any] | None = None
+        self.args: tuple[Any, ...] = ()  # of the step in flight
 
     @property
     def is_busy(self) -> bool:
@@ -22,6 +23,7 @@ class GatedCompute:
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
         assert self._work is None, "one step at a time"
+        self.args = args
         self._work = lambda: function(*args)
         self._done = asyncio.get_running_loop().create_future()
         return await self._done

@@ -266,14 +266,43 @@ async def test_a_preempted_member_comes_back_and_says_nothing_twice() -> None:
 
 
 async def test_a_preempted_member_takes_what_the_prefix_cache_kept() -> None:
-    node = Node(num_pages=7, page_tokens=2)
+    """Of its five tokens four lie in full pages, which nobody needed meanwhile."""
+    node = Node(num_pages=6, page_tokens=2)
+    asked = request(3, 5)
+    held = node.engine.pool.take(4)
+    assert held is not None
     async with node.running():
-        node.prompt(request((1, 0, 1), 3, request_id="a"))
-        node.prompt(request((0, 0, 0, 0, 0, 0), 4, request_id="b"))
+        group = node.prompt(asked)
         await settle()
         await node.to_the_end()
-    recomputed = node.engine.num_computed_tokens - (3 + 2) - (6 + 3)
-    assert recomputed < 6
+        assert node.loop.num_preempted == 1
+        assert node.engine.num_computed_tokens == 4
+        node.engine.pool.release(held)
+        node.loop.wake()
+        await settle()
+        await node.to_the_end()
+    assert node.engine.num_computed_tokens == 3 + 4
+    assert await output(group) == alone(asked, 0)
+
+
+async def test_a_preempted_member_that_comes_back_is_still_the_older_one() -> None:
+    node = Node(num_pages=8, page_tokens=2)
+    engine = node.engine
+    arriving = reserve(engine.pool, engine.layout, request(1, 8))
+    held = engine.pool.take(4)
+    async with node.running():
+        old, young = node.prompt(request(3, 6)), Group(request(1, 8))
+        await settle()
+        await node.to_the_end()
+        assert held and node.loop.num_preempted == 1
+        engine.kv.store(arriving.open(1), 0, kv_of(young.request.prompt_token_ids))
+        node.loop.join_received(young, arriving.commit(), first_tokens(young.request))
+        await settle()
+        (plan,) = node.compute.args
+        assert [member.group for member in plan.members] == [old, young]
+        node.loop.leave(old)
+        node.loop.leave(young)
+        await node.steps()
 
 
 async def test_who_waits_behind_a_preempted_one_that_leaves_is_woken() -> None:
