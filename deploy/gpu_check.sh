@@ -56,6 +56,7 @@ out=$(cd "$out" && pwd)
 rm -f "$out"/*.log "$out"/*.json
 site=$out/site  # installed beside the results, so that the machine stays as it is
 export PYTHONPATH=$site:$root/src${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+export PATH=$site/bin:$PATH:/usr/local/cuda/bin  # ninja may be a wheel; nvcc is often off the PATH
 cd "$root"
 
 install_wheels() {
@@ -68,7 +69,14 @@ install_wheels() {
   fi
 }
 
-# FlashInfer compiles its kernels in the tests, so that serving finds them made.
+environment() {
+  "$python" "$here/gpu/environment.py" "$device" >"$out/environment.json"
+}
+
+compile_kernels() {
+  "$python" "$here/gpu/compile_kernels.py"
+}
+
 run_tests() {
   "$python" -m pytest -p no:cacheprovider tests/gpu
 }
@@ -80,10 +88,6 @@ serve() {
   fi
   "$python" "$here/gpu/serve.py" --model "$model" --device "$device" --attention "$attention" \
     >"$out/serve.json"
-}
-
-environment() {
-  "$python" "$here/gpu/environment.py" "$device" >"$out/environment.json"
 }
 
 steps=() num_failed=0
@@ -112,13 +116,14 @@ json_of() {
 }
 
 export here root python device attention model out wheels site
-export -f install_wheels run_tests serve environment
-step install 40 install_wheels
-step environment 30 environment
+export -f install_wheels environment compile_kernels run_tests serve
+step install 30 install_wheels
+step environment 20 environment
 # Without its packages nothing else can pass, nor say anything new.
 if ((num_failed == 0)); then
-  step tests 160 run_tests
-  step serve 110 serve
+  [[ $device == cpu ]] || step compile 150 compile_kernels
+  step tests 80 run_tests
+  step serve 70 serve
 fi
 passed=$( ((num_failed == 0)) && echo true || echo false)
 printf '{"device": "%s", "passed": %s, "steps": [%s], "environment": %s, "serve": %s}\n' "$device" \

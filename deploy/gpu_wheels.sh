@@ -41,9 +41,9 @@ packages=(
   charset-normalizer certifi idna packaging
   # The serving processes.
   fastapi starlette opentelemetry-api pydantic pydantic-core annotated-types annotated-doc
-  typing-inspection typing-extensions uvicorn h11 click httpx httpcore anyio sniffio jinja2 markupsafe rich
-  markdown-it-py mdurl pygments grpcio grpcio-health-checking protobuf uvloop xxhash
-  prometheus-client tokenizers safetensors
+  typing-inspection typing-extensions uvicorn h11 click httpx httpcore anyio sniffio jinja2
+  markupsafe rich markdown-it-py mdurl pygments grpcio grpcio-health-checking protobuf uvloop
+  xxhash prometheus-client tokenizers safetensors
   # The tests.
   pytest pytest-asyncio pytest-timeout pluggy iniconfig
 )

@@ -10,8 +10,22 @@ import platform
 import shutil
 import sys
 
-NEEDED = ("torch", "grpc", "grpc_health.v1", "google.protobuf", "fastapi", "uvicorn", "uvloop")
-NEEDED += ("tokenizers", "safetensors", "xxhash", "prometheus_client", "httpx", "jinja2", "pytest")
+NEEDED = (
+    "torch",
+    "grpc",
+    "grpc_health.v1",
+    "google.protobuf",
+    "fastapi",
+    "uvicorn",
+    "uvloop",
+    "tokenizers",
+    "safetensors",
+    "xxhash",
+    "prometheus_client",
+    "httpx",
+    "jinja2",
+    "pytest",
+)
 SHOWN = ("torch", "triton", "flashinfer-python", "grpcio", "protobuf", "transformers", "numpy")
 
 
