@@ -61,11 +61,8 @@ class Detokenizer:
         return len(text) - unfinished
 
     def _slide(self) -> None:
-        """Forget old tokens, without cutting a run of byte tokens in two."""
-        start = len(self._window) - _KEEP_TOKENS
-        while start > 0 and self._window[start - 1] in self._vocabulary.fallback_ids:
-            start -= 1
-        self._window = self._window[start:]
+        """Keep the last tokens only. A character that the cut breaks has left already."""
+        self._window = self._window[-_KEEP_TOKENS:]
         self._num_sent = self._certain_length(self._decode(self._window))
 
     def _decode(self, token_ids: Sequence[int]) -> str:

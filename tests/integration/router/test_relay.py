@@ -224,6 +224,15 @@ async def test_tokens_that_were_lost_are_noticed(bench: Bench) -> None:
     await bench.fails_with(InternalError, "counted 2 tokens, 1 arrived")
 
 
+async def test_a_node_that_makes_no_sense_is_cut_off(bench: Bench) -> None:
+    async def script(generating: Generating) -> None:
+        await generating.tokens(token_of("a"), choice=5)
+        await forever(generating)
+
+    bench.pair.decode.script, bench.pair.prefill.script = script, forever
+    await bench.fails_with(InternalError, "tokens of choice 5")
+
+
 async def test_a_decode_node_that_dies(bench: Bench) -> None:
     async def script(generating: Generating) -> None:
         await generating.tokens(token_of("a"))
