@@ -62,7 +62,8 @@ class Child:
         match record:
             case {"event": "load", "stage": str(stage), "fraction": int() | float() as fraction}:
                 on_progress(f"{self.node.name}: {stage}", float(fraction))
-        self._last_lines.extend(_readable(record, line))
+            case _:
+                self._last_lines.extend(_readable(record, line))
 
 
 def node_command(node: NodeSettings, cluster_file: Path) -> list[str]:

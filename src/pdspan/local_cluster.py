@@ -46,6 +46,8 @@ def local_cluster(options: UpOptions) -> ClusterSettings:
         "engine": {"threads": threads_per_node(num_cores(), options)},
         "nodes": list(_nodes(options)),
     }
+    if options.num_prefill == 0:
+        table["router"] = {"placement": "colocated"}
     if options.dtype is not None:
         table["engine"]["dtype"] = options.dtype
     if options.transfer is not None:

@@ -14,6 +14,7 @@ from pdspan.local_cluster import (
     served_name,
     threads_per_node,
 )
+from router.placement import POLICIES
 
 
 def options(num_prefill: int = 1, num_decode: int = 1, **others: object) -> UpOptions:
@@ -33,6 +34,8 @@ def test_colocated_has_no_prefill_node() -> None:
     settings = local_cluster(options(0, 1))
     assert settings.nodes_of(NodeRole.PREFILL) == ()
     assert len(settings.nodes_of(NodeRole.DECODE)) == 1
+    assert settings.router.placement == "colocated"
+    assert local_cluster(options(1, 1)).router.placement in POLICIES
 
 
 def test_port_0_is_a_free_port() -> None:
