@@ -63,8 +63,7 @@ class Engine:
             page_tokens=settings.page_tokens,
             dtype=settings.dtype,
         )
-        kv = KvCache(layout, _num_pages(layout, settings), device)
-        return cls(Model(config, weights), kv, settings)
+        return cls(Model(config, weights), _kv_cache(layout, settings, device), settings)
 
     @property
     def max_tokens(self) -> int:
@@ -126,7 +125,7 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _num_pages(layout: KvLayout, settings: EngineSettings) -> int:
+def _kv_cache(layout: KvLayout, settings: EngineSettings, device: torch.device) -> KvCache:
     num_pages = settings.num_pages
     if num_pages is None:
         num_pages = settings.kv_memory_bytes // layout.page_bytes
@@ -135,4 +134,10 @@ def _num_pages(layout: KvLayout, settings: EngineSettings) -> int:
             f"the KV pool would hold {num_pages} pages of {layout.page_bytes} bytes; it needs 2: "
             "raise engine.num_pages or engine.kv_memory_bytes"
         )
-    return num_pages
+    try:
+        return KvCache(layout, num_pages, device)
+    except RuntimeError:  # what torch raises when there is not so much memory
+        raise ConfigError(
+            f"no memory on {device} for a KV pool of {num_pages * layout.page_bytes} bytes: "
+            "lower engine.num_pages or engine.kv_memory_bytes"
+        ) from None

@@ -96,8 +96,10 @@ def test_tokens_depend_neither_on_chunks_nor_pages_nor_company(
 
 
 def test_a_slice_short_of_the_end_samples_nothing(engine: Engine) -> None:
-    first, second = (Pages(engine).sequence(wanted(n)) for n in (20, 5))
-    assert engine.run([Slice(first, 19, (0,)), Slice(second, 5, ())]) == [(), ()]
+    pages = Pages(engine)
+    short, silent, whole = (pages.sequence(wanted(n)) for n in (20, 5, 9))
+    slices = [Slice(short, 19, (0,)), Slice(silent, 5, ()), Slice(whole, 9, (0,))]
+    assert engine.run(slices) == [(), (), *engine.run([Slice(whole, 9, (0,))])]
 
 
 def test_run_changes_no_sequence(engine: Engine) -> None:
@@ -168,6 +170,7 @@ def test_the_pool_is_sized_by_memory_and_bounds_a_sequence(
     [
         (replace(SETTINGS, num_pages=1), "1 pages of .* bytes; it needs 2"),
         (replace(SETTINGS, num_pages=None, kv_memory_bytes=1), "0 pages"),
+        (replace(SETTINGS, num_pages=10**13), "no memory on cpu for a KV pool of"),
         (replace(SETTINGS, device="tpu"), "engine.device is 'tpu'; one of auto, cpu, cuda"),
         (replace(SETTINGS, attention="magic"), "engine.attention is 'magic'"),
     ],
