@@ -24,10 +24,15 @@ class ComputeThread:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call ``function`` on the thread. Cancellation is delivered after it has returned."""
-        future = self._executor.submit(function, *args, **kwargs)
-        try:
-            return await asyncio.shield(asyncio.wrap_future(future))
-        except asyncio.CancelledError:
-            await asyncio.wait([asyncio.wrap_future(future)])
-            raise
+        """Call ``function`` on the thread. Cancellation, however often, comes after it has ended."""
+        future = asyncio.wrap_future(self._executor.submit(function, *args, **kwargs))
+        cancelled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            future.exception()  # seen; what the caller gets is its cancellation
+            raise cancelled
+        return future.result()

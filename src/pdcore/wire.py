@@ -153,6 +153,7 @@ def status_to_proto(view: NodeView) -> node_pb2.NodeStatus:
 
 
 def status_from_proto(message: node_pb2.NodeStatus) -> NodeView:
+    """Raises ValueError for a role that this version does not know."""
     info, load = message.info, message.load
     return NodeView(
         info=NodeInfo(
