@@ -141,7 +141,10 @@ def _keep_top_k(weights: Tensor, logits: Tensor, rows: Sequence[SampleRow]) -> N
 
 
 def _keep_top_p(weights: Tensor, rows: Sequence[SampleRow]) -> None:
-    """Zero all but the smallest set whose share reaches ``top_p``; of equals the first stay."""
+    """Zero all but the smallest set whose share reaches ``top_p``; of equals the first stay.
+
+    At least one token stays. Tokens are equal here when their weights are: to within 2^-44.
+    """
     at = [i for i, row in enumerate(rows) if row.params.top_p < 1]
     if not at:
         return
