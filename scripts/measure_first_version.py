@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/measure_first_version.py --json docs/results/first-version.json
 
-Three parts, one after the other, so that nothing competes: the engine alone in this process (prefill,
+Three parts, one after the other: the engine alone in this process (prefill,
 decode), a cluster of three processes (start-up, time to first token disaggregated and colocated,
 interleaved), and what its timeline says of the transfer. Every figure is the median of its
 repetitions, all of which are in the JSON. Run it on a machine that does nothing else.
