@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from pdcore.cluster import NodeLoad
-from pdcore.errors import ConfigError
+from pdcore.errors import ConfigError, root_cause
 from pdcore.rpc import split_address
 from pdcore.settings import TlsSettings
 from pdwire.v1.generation_pb2 import TransferReport
@@ -61,7 +61,8 @@ class NodeMetrics:
         try:
             yield
         except BaseException as error:
-            self.requests.labels(type(error).__name__).inc()
+            cause = root_cause(error) if isinstance(error, BaseExceptionGroup) else error
+            self.requests.labels(type(cause).__name__).inc()
             raise
         self.requests.labels("finished").inc()
 

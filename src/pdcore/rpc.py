@@ -93,9 +93,11 @@ def is_loopback(address: str) -> bool:
 def split_address(address: str) -> tuple[str, int]:
     """``host:port`` or ``[v6]:port`` -> (host, port); ConfigError when it is neither."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    is_v6 = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_v6 else host
+    if not host or (":" in host) != is_v6 or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigError(f"{address!r} is not host:port, e.g. 127.0.0.1:7001 or [::1]:7001")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return host, int(port)
 
 
 def _server_credentials(tls: TlsSettings) -> grpc.ServerCredentials:
