@@ -3,6 +3,7 @@
 # Safe to interrupt and to repeat. The Makefile calls it; $PYTHON chooses another interpreter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
 
 fail() {
   echo "pdspan: error: $1" >&2
@@ -30,13 +31,11 @@ make_venv() {
   fi
   echo "Creating .venv with $("$python" --version)"
   "$python" -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
-    --constraint constraints.txt pip
+  .venv/bin/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 }
 
 if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
   make_venv
 fi
 echo "Installing pdspan[$1] into .venv"
-.venv/bin/python -m pip install --disable-pip-version-check \
-  --constraint constraints.txt --editable ".[$1]"
+.venv/bin/python -m pip install --constraint constraints.txt --editable ".[$1]"
