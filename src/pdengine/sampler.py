@@ -63,7 +63,7 @@ def noise(seed: int, choice: int, position: int) -> int:
     """A uniform integer of 53 bits; u = noise / 2^53 lies in [0, 1).
 
     A counter hash: each word is absorbed by one round of splitmix64 (Steele, Lea, Flood 2014;
-    constants of Vigna's public-domain code). So for one seed and choice all positions differ.
+    constants of Vigna's public-domain code); one round is a permutation of 64-bit words.
     """
     state = 0
     for word in (seed, choice, position):
