@@ -56,7 +56,15 @@ out=$(cd "$out" && pwd)
 rm -f "$out"/*.log "$out"/*.json
 site=$out/site  # installed beside the results, so that the machine stays as it is
 export PYTHONPATH=$site:$root/src${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
-export PATH=$site/bin:$PATH:/usr/local/cuda/bin  # ninja may be a wheel; nvcc is often off the PATH
+# For FlashInfer's compiler: ninja may be a wheel, nvcc is often off the PATH, and the driver's library
+# may lack the name that the linker looks for.
+export PATH=$site/bin:$PATH:/usr/local/cuda/bin CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
+driver=$(ldconfig -p 2>/dev/null | awk '/libcuda\.so/ { print $NF; exit }')
+if [[ -n $driver ]]; then
+  mkdir -p "$out/lib"
+  ln -sf "$driver" "$out/lib/libcuda.so"
+  export LIBRARY_PATH=$out/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
+fi
 cd "$root"
 
 install_wheels() {

@@ -61,6 +61,7 @@ def test_containers_outlast_the_drain() -> None:
 def test_files_that_are_mounted_or_copied_exist() -> None:
     assert (DEPLOY / "clusters/compose.toml").is_file()
     build = SERVICES["model"]["build"]
+    assert all(service["build"] == build for service in NODES.values())
     root = (DEPLOY / build["context"]).resolve()
     lines = (root / build["dockerfile"]).read_text().splitlines()
     copied = [

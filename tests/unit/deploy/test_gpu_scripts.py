@@ -56,6 +56,11 @@ def test_wheels_that_are_missing_or_newer_are_needed(tmp_path: Path) -> None:
     assert missing_wheels(tmp_path) == ["no-such-thing==1.0", "pytest-timeout==99.0"]
 
 
+def test_wheels_for_another_python_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "no_such_thing-1.0-cp27-cp27m-win32.whl").touch()
+    assert missing_wheels(tmp_path) == []
+
+
 def test_no_wheels_are_none_needed(tmp_path: Path) -> None:
     assert missing_wheels(tmp_path / "nowhere") == []
 
