@@ -1,0 +1,73 @@
+"""What the state table does not say: bounds, several runs in a frame, replies."""
+
+import pytest
+
+from kvtransfer import registry as registry_module
+from kvtransfer.framing import checksum
+from kvtransfer.handshake import PROTOCOL
+from kvtransfer.incoming import TransferState
+from kvtransfer.messages import Extent, Frame, Handoff, Opening, PageRun, Push, Reply
+from kvtransfer.registry import TransferRegistry
+from page_memory import RECEIVER, SENDER, TINY, PageMemory, Target
+from pdcore.errors import TransferFailed
+from pdcore.generation import TransferId
+from pdcore.settings import TransferSettings
+
+OPENING = Opening(SENDER, RECEIVER.epoch, PROTOCOL, TINY, "raw", Extent(12, 3, 1), stripe=0)
+HANDOFF = Handoff((7,), 0, 3 * TINY.page_bytes)
+
+
+def make(sink: PageMemory | None = None) -> TransferRegistry:
+    return TransferRegistry(RECEIVER, TINY, sink or PageMemory(TINY, 10), TransferSettings())
+
+
+def test_runs_of_one_frame_go_to_their_pages() -> None:
+    sink, source = PageMemory(TINY, 10), PageMemory(TINY, 3, seed=4)
+    registry = make(sink)
+    registry.expect(TransferId("t"), Target(12, [8, 2, 5, 9]), 0.0)
+    stream = registry.open(Push(TransferId("t"), 0, OPENING), 0.0)
+    runs = (PageRun(2, 1, 0, 3), PageRun(0, 2, 1, 2), PageRun(0, 2, 0, 1))
+    payload = b"".join(
+        bytes(part)
+        for run in runs
+        for part in source.read(
+            range(run.first_page, run.first_page + run.num_pages), run.first_layer, run.num_layers
+        )
+    )
+    frame = Frame(0, runs, checksum((payload,)))
+    registry.receive(stream, Push(TransferId("t"), 0, frame, memoryview(payload)), 1.0)
+    registry.receive(stream, Push(TransferId("t"), 0, HANDOFF), 1.0)
+    assert registry.state(TransferId("t")) is TransferState.COMMITTED
+    assert sink.pages([8, 2, 5]) == bytes(source.data)
+    assert sink.page(9) == bytes(TINY.page_bytes)
+    assert stream.reply(44) == Reply(0, 1, 3 * TINY.page_bytes, 44, committed=True)
+
+
+def test_only_so_many_ids_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "MAX_REMEMBERED", 2)
+    registry = make()
+    ids = [TransferId(str(number)) for number in range(3)]
+    for transfer_id in ids:
+        registry.leave(registry.expect(transfer_id, Target(12, range(3)), 0.0))
+    states = [registry.state(transfer_id) for transfer_id in ids]
+    assert states == [TransferState.UNKNOWN, TransferState.FAILED, TransferState.FAILED]
+
+
+def test_a_late_stream_hears_why_the_transfer_is_over() -> None:
+    registry = make()
+    registry.leave(registry.expect(TransferId("t"), Target(12, range(3)), 0.0))
+    with pytest.raises(TransferFailed, match="transfer t is over: the decode node gave up"):
+        registry.open(Push(TransferId("t"), 0, OPENING), 1.0)
+
+
+def test_an_expected_transfer_waits_without_limit() -> None:
+    transfer = make().expect(TransferId("t"), Target(12, range(3)), 0.0)
+    assert transfer.deadline() is None
+
+
+def test_a_handoff_without_a_token_fails_the_transfer() -> None:
+    registry = make()
+    transfer = registry.expect(TransferId("t"), Target(12, range(3)), 0.0)
+    stream = registry.open(Push(TransferId("t"), 0, OPENING), 0.0)
+    registry.receive(stream, Push(TransferId("t"), 0, Handoff((), 0, HANDOFF.page_bytes)), 1.0)
+    assert "the handoff has 0 first tokens" in str(transfer.error)
