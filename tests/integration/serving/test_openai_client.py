@@ -74,9 +74,8 @@ def test_errors_are_the_clients_own(client: openai.OpenAI, float32_cluster: Clus
         client.chat.completions.create(
             model=float32_cluster.model, messages=QUESTION, temperature=7
         )
-    with pytest.raises(openai.BadRequestError, match="8192") as raised:
+    with pytest.raises(openai.BadRequestError, match=r"9000 tokens.*context holds \d+"):
         client.completions.create(model=float32_cluster.model, prompt=[5] * 9000)
-    assert "9000" in str(raised.value)
 
 
 def test_an_extra_body_picks_the_mode(client: openai.OpenAI, float32_cluster: Cluster) -> None:
