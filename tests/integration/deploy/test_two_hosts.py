@@ -142,24 +142,24 @@ def test_metrics_are_served_over_tls(cluster: Cluster, port: int) -> None:
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_plain_text_is_mistrusted(cluster: Cluster, name: str) -> None:
+def test_plain_text_is_refused(cluster: Cluster, name: str) -> None:
     plain = cluster.files.cluster("a", (r"(?m)^(ca|cert|key|mutual) = .*$", ""))
     assert hung_up(cluster.check(name, plain))
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_a_peer_without_a_certificate_is_mistrusted(cluster: Cluster, name: str) -> None:
+def test_a_peer_without_a_certificate_is_refused(cluster: Cluster, name: str) -> None:
     anonymous = cluster.files.cluster("a", ("mutual = true", "mutual = false"))
     assert hung_up(cluster.check(name, anonymous))
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_a_certificate_of_another_authority_is_mistrusted(cluster: Cluster, name: str) -> None:
+def test_a_certificate_of_another_authority_is_refused(cluster: Cluster, name: str) -> None:
     assert hung_up(cluster.check(name, cluster.files.cluster("impostor")))
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_a_cluster_of_another_authority_is_mistrusted(cluster: Cluster, name: str) -> None:
+def test_a_cluster_of_another_authority_is_refused(cluster: Cluster, name: str) -> None:
     assert mistrusted(cluster.check(name, cluster.files.cluster("stranger")))
 
 
