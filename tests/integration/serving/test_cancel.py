@@ -1,6 +1,6 @@
 """A request cancelled at any moment of its life leaves no page in use.
 
-The test is the router here: it opens both calls itself and cancels them at chosen points, and then at
+The test is the router here: it opens both calls itself and cancels them at chosen points, then at
 many moments spread over a whole request, so that every step of the handoff is met.
 """
 
