@@ -6,6 +6,7 @@ choice.
 """
 
 import asyncio
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
@@ -17,8 +18,8 @@ from decode_node.reservations import reserve, take_for_prompt
 from kvtransfer.receiver import KvReceiver
 from pdcore.cluster import Epoch, NodeInfo
 from pdcore.drain import Drain
-from pdcore.errors import EpochMismatch, InvalidRequest, NoCapacity
-from pdcore.generation import TransferId, Usage
+from pdcore.errors import EpochMismatch, InvalidRequest, NoCapacity, ProtocolViolation
+from pdcore.generation import GenerationRequest, TransferId, Usage
 from pdcore.metrics import NodeMetrics
 from pdcore.rpc_errors import aborting
 from pdcore.timeline import TimelineRecorder
@@ -94,6 +95,7 @@ class DecodeService:
             async with self._receiver.expect(transfer_id, reservation) as incoming:
                 await context.write(Event(accepted=Event.Accepted()))
                 handoff = await incoming.committed()
+                _check_first_tokens(handoff.first_token_ids, group.request)
                 pages = reservation.commit()
         finally:
             reservation.give_back()
@@ -133,3 +135,11 @@ class DecodeService:
             if command.WhichOneof("command") != "stop_choice":
                 raise InvalidRequest("after `open`, Generate takes only `stop_choice`")
             self._loop.stop_choice(group, command.stop_choice.choice)
+
+
+def _check_first_tokens(first_token_ids: Sequence[int], request: GenerationRequest) -> None:
+    """A choice without a first token would wait for ever."""
+    if len(first_token_ids) != request.num_choices:
+        raise ProtocolViolation(
+            f"the handoff has {len(first_token_ids)} first tokens for {request.num_choices} choices"
+        )
