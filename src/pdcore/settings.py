@@ -34,7 +34,7 @@ class EngineSettings:
     dtype: str = "bfloat16"  # bfloat16 | float32 | float16; of weights, activations and KV
     device: str = "auto"  # auto | cpu | cuda
     attention: str = "auto"  # a key of pdengine.attention.BACKENDS, or auto
-    threads: int | None = None  # torch's intra-op threads; None: cores / nodes on this machine
+    threads: int | None = None  # torch's intra-op threads; None: as many as torch likes
     page_tokens: int = 16
     num_pages: int | None = None  # None: as many as fit in kv_memory_bytes
     kv_memory_bytes: int = 512 * 2**20
@@ -87,6 +87,7 @@ class TlsSettings:
     cert: str | None = None
     key: str | None = None
     mutual: bool = False
+    mutual_http: bool = True  # with ``mutual``: the router's HTTP clients need a certificate too
 
     @property
     def enabled(self) -> bool:

@@ -52,7 +52,7 @@ async def serve(
     placer = open_placer(settings.router.placement)
     membership = Membership(open_discovery(settings), settings.tls, settings.queue.drain_s)
     service = open_service(settings, node, model_dir, membership, placer)
-    server = _Server(_uvicorn_config(build_app(service, placer), settings.tls))
+    server = _Server(uvicorn_config(build_app(service, placer), settings.tls))
     with _listen(node) as listener:
         async with asyncio.TaskGroup() as group:
             following = group.create_task(membership.run())
@@ -109,7 +109,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _uvicorn_config(app: ASGIApp, tls: TlsSettings) -> uvicorn.Config:
+def uvicorn_config(app: ASGIApp, tls: TlsSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="off",
@@ -121,8 +121,8 @@ def _uvicorn_config(app: ASGIApp, tls: TlsSettings) -> uvicorn.Config:
         timeout_graceful_shutdown=CLOSE_S,
         ssl_certfile=tls.cert,
         ssl_keyfile=tls.key,
-        ssl_ca_certs=tls.ca if tls.mutual else None,
-        ssl_cert_reqs=ssl.CERT_REQUIRED if tls.mutual else ssl.CERT_NONE,
+        ssl_ca_certs=tls.ca if tls.mutual and tls.mutual_http else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if tls.mutual and tls.mutual_http else ssl.CERT_NONE,
     )
 
 
