@@ -31,3 +31,10 @@ async def wait_until(change: asyncio.Event, deadline: float | None) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
             await change.wait()
+
+
+def raise_if_cancelled() -> None:
+    """Raises CancelledError if this task is being cancelled: a library may raise it on its own."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -32,9 +32,10 @@ class Pairs:
         self._layout = layout
         self._settings = settings
         self._tls = tls
-        self._pairs: dict[tuple[NodeName, str], tuple[Pair, asyncio.Task[None]]] = {}
+        self._pairs: dict[tuple[NodeName, str], tuple[Pair, asyncio.Event]] = {}
         self._peers_changed = Changes()
         self._tasks = asyncio.TaskGroup()
+        self._running: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -46,12 +47,9 @@ class Pairs:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        pairs = [pair for pair, _ in self._pairs.values()]
-        for pair in pairs:
-            self._stop(pair)
+        for task in self._running:
+            task.cancel()
         await self._tasks.__aexit__(kind, error, traceback)
-        for pair in pairs:
-            await pair.close()
 
     def pair(self, name: NodeName, address: str) -> Pair:
         """The pair with a decode node; the first call opens it and returns at once."""
@@ -60,16 +58,18 @@ class Pairs:
             return known[0]
         channels = [open_channel(address, self._tls) for _ in range(self._settings.stripes)]
         pair = Pair(name, address, channels, self._identity, self._layout, self._peers_changed)
-        task = self._tasks.create_task(pair.keep_attached())
-        self._pairs[name, address] = (pair, task)
+        forgotten = asyncio.Event()
+        task = self._tasks.create_task(_run(pair, forgotten))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        self._pairs[name, address] = (pair, forgotten)
         return pair
 
-    async def forget(self, name: NodeName, address: str) -> None:
-        """Close the pair, if it is known; transfers on it fail."""
-        known = self._pairs.get((name, address))
+    def forget(self, name: NodeName, address: str) -> None:
+        """Send nothing new to that node; the pair closes when its last transfer has ended."""
+        known = self._pairs.pop((name, address), None)
         if known is not None:
-            self._stop(known[0])
-            await known[0].close()
+            known[1].set()
 
     @property
     def peers(self) -> Peers:
@@ -92,7 +92,15 @@ class Pairs:
             else:
                 await change.wait()
 
-    def _stop(self, pair: Pair) -> None:
-        _, task = self._pairs.pop((pair.name, pair.address))
-        task.cancel()
-        self._peers_changed.notify()
+
+async def _run(pair: Pair, forgotten: asyncio.Event) -> None:
+    """The life of a pair: attached until it is forgotten, then open until it is idle."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            attached = tasks.create_task(pair.keep_attached())
+            await forgotten.wait()
+            attached.cancel()
+        pair.detached()
+        await pair.idle()
+    finally:
+        await pair.close()

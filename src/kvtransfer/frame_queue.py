@@ -54,10 +54,11 @@ class FrameQueue:
         self.wire_bytes = 0
         self.num_attempts = 1
         self.round_trips = 0
+        self.in_flight_bytes = 0
         self.max_in_flight_bytes = 0
+        self.page_bytes = num_pages * layout.page_bytes  # of all pages, once each
         self._transfer_id = transfer_id
         self._layout = layout
-        self._page_bytes = num_pages * layout.page_bytes
         self._limits = limits
         self._window = window
         self._credit = credit
@@ -66,26 +67,16 @@ class FrameQueue:
         self._cutter = PageCutter(limits, num_pages, layout.num_layers)
         self._returned: deque[PageRun] = deque()
         self._handoff: Handoff | None = None
-        self._num_in_flight_bytes = 0
         self._is_blocked = False  # a frame is ready, and window or credit has no room for it
         self._next_round_trip = 1
         frame_bytes = limits.frame_pages * limits.frame_layers * layout.layer_bytes
-        num_frames = -(-self._page_bytes // frame_bytes)
+        num_frames = -(-self.page_bytes // frame_bytes)
         self._stripes = [SendStripe() for _ in range(min(limits.num_stripes, num_frames))]
 
     @property
     def num_stripes(self) -> int:
         """No more stripes than there are frames."""
         return len(self._stripes)
-
-    @property
-    def in_flight_bytes(self) -> int:
-        return self._num_in_flight_bytes
-
-    @property
-    def page_bytes(self) -> int:
-        """Bytes of all pages, once each."""
-        return self._page_bytes
 
     @property
     def is_over(self) -> bool:
@@ -103,35 +94,35 @@ class FrameQueue:
             return
         assert self._cutter.all_ready, "the handoff comes after the last page"
         assert self._handoff is None, "one handoff a transfer"
-        self._handoff = Handoff(first_token_ids, cached_tokens, self._page_bytes)
+        self._handoff = Handoff(first_token_ids, cached_tokens, self.page_bytes)
         self._settle(now)
 
     def open_stream(self, stripe: int, now: float) -> int:
         """A stream of ``stripe`` is about to open; the attempt that it carries."""
-        line = self._stripes[stripe]
-        if line.was_opened:
+        lane = self._stripes[stripe]
+        if lane.was_opened:
             self.num_attempts += 1
-        line.open(attempt=self.num_attempts - 1 if line.was_opened else 0)
+        lane.open(attempt=self.num_attempts - 1 if lane.was_opened else 0)
         self._settle(now)
-        return line.attempt
+        return lane.attempt
 
     def next_message(self, stripe: int, now: float) -> OutgoingFrame | Handoff | None:
         """What ``stripe`` sends next, counted as in flight from now on; None: not now."""
-        line = self._stripes[stripe]
-        if self.is_over or not line.is_open:
+        lane = self._stripes[stripe]
+        if self.is_over or not lane.is_open:
             return None
-        message = self._next_frame(line, now) or self._next_handoff(line)
+        message = self._next_frame(lane, now) or self._next_handoff(lane)
         self._settle(now)
         return message
 
     def on_reply(self, stripe: int, reply: Reply, now: float) -> None:
         """Raises ProtocolViolation for what the receiver cannot truly say."""
-        line = self._stripes[stripe]
-        if self.is_over or not line.is_open or reply.attempt < line.attempt:
+        lane = self._stripes[stripe]
+        if self.is_over or not lane.is_open or reply.attempt < lane.attempt:
             return
-        for frame in line.acknowledge(reply):
+        for frame in lane.acknowledge(reply):
             self._acknowledged(frame, now)
-        line.is_heard = True
+        lane.is_heard = True
         self._credit.grant(reply.credit_bytes)
         if reply.committed:
             self._commit()
@@ -167,10 +158,10 @@ class FrameQueue:
         if self._stall.ran_out(now):
             raise TransferStalled(
                 f"nothing was acknowledged for {self._stall.limit_s:g} s"
-                f" ({self._num_in_flight_bytes} bytes in flight)"
+                f" ({self.in_flight_bytes} bytes in flight)"
             )
 
-    def _next_frame(self, line: SendStripe, now: float) -> OutgoingFrame | None:
+    def _next_frame(self, lane: SendStripe, now: float) -> OutgoingFrame | None:
         run = self._next_run()
         nbytes = 0 if run is None else run.num_parts * self._layout.layer_bytes
         self._is_blocked = run is not None and not self._admits(nbytes)
@@ -180,40 +171,40 @@ class FrameQueue:
             self._returned.popleft()
         else:
             self._cutter.cut(run)
-        return self._sent(line, run, nbytes, now)
+        return self._sent(lane, run, nbytes, now)
 
     def _next_run(self) -> PageRun | None:
         """The next run that may leave as far as the producer is concerned."""
         if self._returned:
             return self._returned[0]
         run = self._cutter.peek()
-        if run is None or not self._cutter.may_grow(run) or not self._num_in_flight_bytes:
+        if run is None or not self._cutter.may_grow(run) or not self.in_flight_bytes:
             return run
         is_small = run.num_parts * self._layout.layer_bytes < self._limits.small_frame_bytes
         return None if is_small else run
 
     def _admits(self, nbytes: int) -> bool:
         """Take the pair's credit if the window has room; else leave the line for it."""
-        in_flight = self._num_in_flight_bytes
+        in_flight = self.in_flight_bytes
         if in_flight and in_flight + nbytes > self._window.window_bytes():
             self._credit.leave_line(self._transfer_id)
             return False
         return self._credit.take(self._transfer_id, nbytes)
 
-    def _sent(self, line: SendStripe, run: PageRun, nbytes: int, now: float) -> OutgoingFrame:
-        frame = line.send(run, nbytes, self._next_round_trip, now)
+    def _sent(self, lane: SendStripe, run: PageRun, nbytes: int, now: float) -> OutgoingFrame:
+        frame = lane.send(run, nbytes, self._next_round_trip, now)
         self.num_frames += 1
         self.wire_bytes += nbytes
         self.round_trips = max(self.round_trips, frame.round_trip)
-        self._num_in_flight_bytes += nbytes
-        self.max_in_flight_bytes = max(self.max_in_flight_bytes, self._num_in_flight_bytes)
+        self.in_flight_bytes += nbytes
+        self.max_in_flight_bytes = max(self.max_in_flight_bytes, self.in_flight_bytes)
         return frame
 
-    def _next_handoff(self, line: SendStripe) -> Handoff | None:
+    def _next_handoff(self, lane: SendStripe) -> Handoff | None:
         is_due = self._cutter.all_cut and not self._returned and self._handoff is not None
         if not is_due or any(other.has_handoff for other in self._stripes):
             return None
-        line.has_handoff = True
+        lane.has_handoff = True
         self.state = SenderState.HANDED_OFF
         return self._handoff
 
@@ -231,27 +222,27 @@ class FrameQueue:
         self.state = SenderState.COMMITTED
 
     def _release_all(self) -> None:
-        for line in self._stripes:
-            line.close()
-        self._give_back(self._num_in_flight_bytes)
+        for lane in self._stripes:
+            lane.close()
+        self._give_back(self.in_flight_bytes)
         self._credit.leave_line(self._transfer_id)
 
     def _give_back(self, nbytes: int) -> None:
-        self._num_in_flight_bytes -= nbytes
+        self.in_flight_bytes -= nbytes
         self._credit.give_back(nbytes)
 
     def _settle(self, now: float) -> None:
         """After every change: what the transfer waits for now, and which clocks run."""
         run = self._next_run()
         self.accounting.waits_for(self._waits_for(run), now)
-        could_move = run is not None or self._num_in_flight_bytes > 0 or self._handoff is not None
-        waits_in_line = not self._num_in_flight_bytes and self._credit.waits(self._transfer_id)
+        could_move = run is not None or self.in_flight_bytes > 0 or self._handoff is not None
+        waits_in_line = not self.in_flight_bytes and self._credit.waits(self._transfer_id)
         self._stall.run(could_move and not waits_in_line, now)
-        was_opened = any(line.was_opened for line in self._stripes)
-        self._resume.run(was_opened and not any(line.is_heard for line in self._stripes), now)
+        was_opened = any(lane.was_opened for lane in self._stripes)
+        self._resume.run(was_opened and not any(lane.is_heard for lane in self._stripes), now)
 
     def _waits_for(self, run: PageRun | None) -> SendState:
-        if not any(line.is_open for line in self._stripes):
+        if not any(lane.is_open for lane in self._stripes):
             return SendState.TRANSPORT
         if run is not None or self._handoff is not None:
             return SendState.WINDOW

@@ -50,6 +50,7 @@ class Pair:
         self.credit = Credit()
         self.standing: Standing | None = None
         self._channels = channels
+        self._is_closed = False
         self._problem: PdspanError = PeerUnavailable(f"{name} at {address} is not connected yet")
         self._changed = Changes()
         self._peers_changed = peers_changed
@@ -72,17 +73,28 @@ class Pair:
         return self.standing
 
     def open_push(self, stripe: int) -> PushCall:
-        """A new Push stream on one stripe; it waits for a connection that is being remade."""
+        """A new Push stream on one stripe; it waits for a connection that is being remade.
+
+        Raises PeerUnavailable when the pair was closed.
+        """
+        if self._is_closed:
+            raise self._problem
         call: PushCall = self._channels[stripe].stream_stream(PUSH)(wait_for_ready=True)
         return call
 
     def enroll(self, transfer_id: TransferId, changes: Changes) -> None:
-        """The transfer shares the credit from now on; ``changes`` says when it is its turn."""
+        """The transfer shares the credit from now on; ``changes`` says when it is its turn.
+
+        Raises ProtocolViolation for an id that is being sent already.
+        """
+        if transfer_id in self._transfers:
+            raise ProtocolViolation(f"transfer {transfer_id} is being sent already")
         self._transfers[transfer_id] = changes
 
     def dismiss(self, transfer_id: TransferId) -> None:
-        self._transfers.pop(transfer_id, None)
+        del self._transfers[transfer_id]
         self.wake_next_in_line()
+        self._changed.notify()
 
     def wake_next_in_line(self) -> None:
         """Call when credit came back or was taken: whose turn it is may be another."""
@@ -106,7 +118,18 @@ class Pair:
             self._detach(problem)
             await asyncio.sleep(delay_s)
 
+    def detached(self) -> None:
+        """``keep_attached`` was ended for good. What is being sent goes on."""
+        self._detach(PeerUnavailable(f"{self.name} at {self.address} is no longer known"))
+
+    async def idle(self) -> None:
+        """Wait until nothing is being sent."""
+        while self._transfers:
+            await self._changed.next().wait()
+
     async def close(self) -> None:
+        """Cut everything."""
+        self._is_closed = True
         for channel in self._channels:
             await channel.close()
 

@@ -14,7 +14,7 @@ from time import monotonic
 import grpc
 
 from kvtransfer.accounting import SendState
-from kvtransfer.changes import Changes, wait_until
+from kvtransfer.changes import Changes, raise_if_cancelled, wait_until
 from kvtransfer.codecs import RAW
 from kvtransfer.frame_queue import FrameQueue, SenderState
 from kvtransfer.framing import checksum, decode_reply, encode_push
@@ -171,7 +171,10 @@ class KvSender:
             accounting.idle(stripe, monotonic())
 
     async def _read(self, stripe: int, call: PushCall) -> None:
-        """Take replies until the commit. Raises PeerUnavailable for a stream that broke."""
+        """Take replies until the commit. Raises PeerUnavailable for a stream that broke.
+
+        gRPC reports a channel that was closed under a stream as a cancellation.
+        """
         try:
             while (data := await call.read()) is not grpc.aio.EOF:
                 assert isinstance(data, bytes), "no deserializer is set"
@@ -179,6 +182,9 @@ class KvSender:
                 self._changed()
         except grpc.aio.AioRpcError as error:
             raise self._named(error) from error
+        except asyncio.CancelledError:
+            raise_if_cancelled()
+            raise PeerUnavailable(f"the pair with {self._pair.name} was closed") from None
         if not self._queue.is_over:
             raise ProtocolViolation(f"{self._pair.name} ended a stream without a commit")
 

@@ -74,7 +74,7 @@ async def _follow(pairs: Pairs, settings: ClusterSettings) -> None:
         for address in current - known:
             pairs.pair(NodeName(address), address)
         for address in known - current:
-            await pairs.forget(NodeName(address), address)
+            pairs.forget(NodeName(address), address)
         known = current
 
 

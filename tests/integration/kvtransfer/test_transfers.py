@@ -56,6 +56,7 @@ RECEIVER_PAGES = list(range(NUM_PAGES, 0, -1))  # elsewhere, and in another orde
 class Wire:
     """A receiver behind a relay, and a pair with it."""
 
+    pairs: Pairs
     pair: Pair
     receiver: KvReceiver
     relay: TcpRelay
@@ -106,7 +107,7 @@ async def wired(
         relay = await stack.enter_async_context(tcp_relay(port))
         pairs = await stack.enter_async_context(Pairs(SENDER, layout, settings, TlsSettings()))
         pair = pairs.pair(RECEIVER.node, f"127.0.0.1:{relay.port}")
-        yield Wire(pair, receiver, relay, source, sink, settings)
+        yield Wire(pairs, pair, receiver, relay, source, sink, settings)
 
 
 async def produce(sender: KvSender, *, pause_s: float = 0.001) -> None:
@@ -284,8 +285,47 @@ async def test_peers_follow_the_attach_streams() -> None:
             receiver.close()
             assert await anext(changes) == frozenset()
         await changes.aclose()
-        await pairs.forget(RECEIVER.node, f"127.0.0.1:{port}")
-        assert pairs.peers == frozenset()
+
+
+async def test_a_forgotten_pair_finishes_what_it_sends() -> None:
+    async with wired() as wire:
+        sender = wire.sender("t")
+        async with asyncio.TaskGroup() as tasks:
+            received = tasks.create_task(wire.receive("t"))
+            tasks.create_task(sender.run())
+            sender.pages_ready(10)
+            await until(lambda: wire.sink.num_writes.total() > 0)
+            wire.pairs.forget(RECEIVER.node, wire.pair.address)
+            await until(lambda: wire.pair.standing is None)
+            assert wire.pairs.peers == frozenset()
+            await produce(sender)
+        assert received.result().first_token_ids == (5, 6)
+        with pytest.raises(PeerUnavailable, match="is no longer known"):
+            await wire.sender("next").run()
+        assert wire.pairs.pair(RECEIVER.node, wire.pair.address) is not wire.pair
+
+
+async def test_closing_the_pairs_ends_what_is_sent() -> None:
+    async with wired() as wire, asyncio.TaskGroup() as tasks:
+        async with Pairs(SENDER, LAYOUT, SETTINGS, TlsSettings()) as pairs:
+            wire.pair = pairs.pair(RECEIVER.node, wire.pair.address)
+            sender = wire.sender("t")
+            tasks.create_task(raises(PeerUnavailable, wire.receive("t")))
+            sent = tasks.create_task(raises(PeerUnavailable, sender.run()))
+            sender.pages_ready(10)
+            await until(lambda: wire.sink.num_writes.total() > 0)
+        await sent
+        wire.assert_balanced()
+
+
+async def test_an_id_is_sent_once_at_a_time() -> None:
+    async with wired() as wire:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(transfer(wire, "t"))
+            await until(lambda: wire.sink.num_writes.total() > 0)
+            with pytest.raises(ProtocolViolation, match="transfer t is being sent already"):
+                await wire.sender("t").run()
+        wire.assert_balanced()
 
 
 # What our own sender never does, said to the receiver by hand.

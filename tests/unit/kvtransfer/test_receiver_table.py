@@ -273,12 +273,12 @@ def test_cell(cell: Cell) -> None:
     }.get(outcome)
     if check is not None:
         check(half, error)
-    expected_writes = {"place": TINY.num_layers, "ack": 0, "drop": 0, "keep": 0}
+    expected_writes = {"place": TINY.num_layers, "ack": 0, "repeat": 0, "drop": 0, "keep": 0}
     if outcome in expected_writes:
         assert num_new_writes == expected_writes[outcome]
-    if outcome == "place":
+    if outcome in ("place", "ack"):
         assert sum(half.acked()) == sum(acked) + 1
-    if outcome in ("drop", "keep"):
+    if outcome in ("repeat", "drop", "keep"):
         assert half.acked() == acked
 
 
