@@ -30,8 +30,9 @@ CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # How long one attempt may take, TLS over a long path included.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
 )
 # Without so_reuseport=0 two nodes could share a port in silence.
 SERVER_OPTIONS = (

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 SILENCE_S = 3.0
 FIRST_BACKOFF_S = 0.1
-MAX_BACKOFF_S = 2.0
+MAX_BACKOFF_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
