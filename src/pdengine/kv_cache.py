@@ -66,10 +66,20 @@ class KvCache:
         self.rows.index_copy_(0, rows, keys)
         self.rows.index_copy_(0, rows + self.value_offset, values)
 
-    def gather(self, layer: int, key_rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values, each ``[len(key_rows), num_kv_heads, head_dim]``, as ``store`` takes."""
+    def gather(self, layer: int, key_rows: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values, each ``[len(key_rows), num_kv_heads, head_dim]``, as ``store`` takes.
+
+        They are the two halves of ``out``, which is as ``gathered`` made it.
+        """
         rows = key_rows + layer * self.layer_offset
-        return self.rows.index_select(0, rows), self.rows.index_select(0, rows + self.value_offset)
+        keys, values = out
+        torch.index_select(self.rows, 0, rows, out=keys)
+        torch.index_select(self.rows, 0, rows + self.value_offset, out=values)
+        return keys, values
+
+    def gathered(self, num_rows: int) -> Tensor:
+        """Room for ``gather``. One for all layers: fresh memory for each would fault at each."""
+        return self.rows.new_empty(2, num_rows, *self.rows.shape[1:])
 
     def copy_page(self, source: int, target: int) -> None:
         self.pages[target].copy_(self.pages[source])

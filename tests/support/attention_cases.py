@@ -78,7 +78,8 @@ class AttentionCase:
         rows = self.kv.key_rows(slots.to(self.kv.device))
         for layer in range(NUM_LAYERS):
             wanted = torch.cat([context[layer] for context in self._contexts], dim=1)
-            if not torch.equal(torch.stack(self.kv.gather(layer, rows)), wanted):
+            room = self.kv.gathered(len(rows))
+            if not torch.equal(torch.stack(self.kv.gather(layer, rows, room)), wanted):
                 return False
         num_stored = self.kv.pages.numel() - int(self.kv.pages.isnan().sum())
         return num_stored == sum(context.numel() for context in self._contexts)

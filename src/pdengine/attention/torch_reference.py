@@ -23,12 +23,13 @@ from pdengine.kv_cache import KvCache
 class _Group:
     """Slices with the same number of query rows, ``query_rows`` [size, length] of the batch.
 
-    ``key_rows`` [size * context]: where layer 0 keeps their keys. ``masks``: per window,
-    0 or -inf, [size, 1, groups * length, context].
+    ``key_rows`` [size * context]: where layer 0 keeps their keys. ``gathered``: room for one
+    layer's keys and values. ``masks``: per window, 0 or -inf, [size, 1, groups * length, context].
     """
 
     query_rows: Tensor
     key_rows: Tensor
+    gathered: Tensor
     masks: dict[int | None, Tensor]
 
 
@@ -56,7 +57,7 @@ class TorchReference:
         """[size, length, num_heads, head_dim] in and out."""
         size, length, num_heads, head_dim = q.shape
         num_kv_heads = self._config.num_kv_heads
-        keys, values = self._kv.gather(layer, group.key_rows)
+        keys, values = self._kv.gather(layer, group.key_rows, group.gathered)
         folded = q.view(size, length, num_kv_heads, -1, head_dim).permute(0, 2, 3, 1, 4)
         out = scaled_dot_product_attention(
             folded.reshape(size, num_kv_heads, -1, head_dim),
@@ -80,6 +81,7 @@ class TorchReference:
         return _Group(
             query_rows=(torch.tensor(starts)[:, None] + torch.arange(length)).to(batch.device),
             key_rows=self._kv.key_rows(slots.flatten().to(batch.device)),
+            gathered=self._kv.gathered(slots.numel()),
             masks=masks,
         )
 
