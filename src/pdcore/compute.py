@@ -24,7 +24,7 @@ class ComputeThread:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call ``function`` on the thread. Cancellation, however often, comes after it has ended."""
+        """Call ``function`` on the thread. Cancellation, however often, waits for its end."""
         future = asyncio.wrap_future(self._executor.submit(function, *args, **kwargs))
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
