@@ -174,7 +174,12 @@ def root_cause(group: BaseExceptionGroup[BaseException]) -> PdspanError:
     causes = [error for error in ours if not isinstance(error, RequestCancelled)] or ours
     if causes:
         return causes[0]
-    return InternalError(f"{type(foreign[0]).__name__}: {foreign[0]}")
+    return unexpected(foreign[0])
+
+
+def unexpected(error: BaseException) -> InternalError:
+    """For an error that is not ours: a client gets its name, the log of this node all of it."""
+    return InternalError(f"{type(error).__name__} in this node; see its log")
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

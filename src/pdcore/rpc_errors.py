@@ -21,12 +21,14 @@ from pdcore.errors import (
     RequestCancelled,
     error_named,
     root_cause,
+    unexpected,
 )
 
 log = logging.getLogger(__name__)
 
 ERROR_KEY = "pdspan-error"
 PARAM_KEY = "pdspan-param"
+MAX_MESSAGE_BYTES = 2000  # up to three times as long on the wire, where a peer takes 8 KiB
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -37,19 +39,13 @@ async def aborting(context: Context, request_id: str = "") -> AsyncIterator[None
     try:
         yield
     except PdspanError as error:
-        await abort_with(context, error)
+        await _fail(context, error, error, request_id)
     except BaseExceptionGroup as group:
-        cause = root_cause(group)
-        if isinstance(cause, InternalError):
-            log.error("request failed", exc_info=group, extra={"request_id": request_id})
-        await abort_with(context, cause)
+        await _fail(context, root_cause(group), group, request_id)
     except (grpc.aio.AbortError, asyncio.CancelledError, GeneratorExit):
         raise
     except Exception as error:
-        log.exception("request failed", extra={"request_id": request_id})
-        await abort_with(
-            context, InternalError(f"{type(error).__name__} in this node; see its log")
-        )
+        await _fail(context, unexpected(error), error, request_id)
 
 
 async def abort_with(context: Context, error: PdspanError) -> NoReturn:
@@ -57,8 +53,24 @@ async def abort_with(context: Context, error: PdspanError) -> NoReturn:
     if error.param is not None:
         metadata.append((PARAM_KEY, error.param))
     code = grpc.StatusCode[error.grpc_code]
-    await context.abort(code, error.message, trailing_metadata=tuple(metadata))
+    await context.abort(code, _fitting(error.message), trailing_metadata=tuple(metadata))
     raise AssertionError("abort always raises")
+
+
+async def _fail(
+    context: Context, error: PdspanError, raised: BaseException, request_id: str
+) -> NoReturn:
+    if isinstance(error, InternalError):
+        log.error("request failed", exc_info=raised, extra={"request_id": request_id})
+    await abort_with(context, error)
+
+
+def _fitting(message: str) -> str:
+    """A status that is too long is dropped whole by the other end, with the error's class."""
+    data = message.encode()
+    if len(data) <= MAX_MESSAGE_BYTES:
+        return message
+    return data[:MAX_MESSAGE_BYTES].decode(errors="ignore") + " ..."
 
 
 def error_from_rpc(error: grpc.aio.AioRpcError, peer: str) -> PdspanError:
