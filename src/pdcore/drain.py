@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pdcore.errors import NodeDraining
 
@@ -42,8 +42,6 @@ class Drain:
     async def finish(self, timeout_s: float) -> bool:
         """Refuse new requests and wait for the running ones; False if some still run after it."""
         self._started = True
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), timeout_s)
-        except TimeoutError:
-            return False
-        return True
+        return self._num_running == 0

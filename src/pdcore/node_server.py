@@ -1,7 +1,8 @@
 """The gRPC server of a prefill or decode node, from "ready" to "drained".
 
-Order at the end: say that the node drains, wait for running requests (bounded), then close what
-still runs. Whatever a cut request held is given back by its own ``finally``.
+Order at the end: say that the node drains, wait for running requests (bounded; not at all when the
+node failed), then close what still runs. Whatever a cut request held is given back by its own
+``finally``.
 """
 
 import asyncio
@@ -58,11 +59,13 @@ async def serving(
     await server.start()
     await status.serving()
     log.info("ready on %s", node.bind, extra={"event": "ready", "address": node.address})
+    drain_s = 0.0  # a node that failed could not finish what runs
     try:
         yield
+        drain_s = settings.queue.drain_s
     finally:
         await status.drain()
-        if not await drain.finish(settings.queue.drain_s):
+        if not await drain.finish(drain_s):
             log.warning("%d requests still ran and were cut", drain.num_running)
         await server.stop(CLOSE_S)
         log.info("stopped", extra={"event": "stopped"})

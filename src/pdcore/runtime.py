@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from pdcore.errors import ConfigError, PdspanError
+from pdcore.errors import ConfigError, InternalError, PdspanError, root_cause
 from pdcore.logs import configure_logging
 from pdcore.rpc import check_bind
 from pdcore.settings import ClusterSettings, NodeSettings
@@ -31,14 +31,22 @@ def run_node(serve: Serve, settings: ClusterSettings, node: NodeSettings, model_
         log.info("settings", extra={"event": "settings", "settings": asdict(settings)})
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_until_stopped(serve, settings, node, model_dir))
-    except ConfigError as error:
-        print(f"pdspan: error: {error}", file=sys.stderr)
-        return 2
-    except PdspanError as error:
-        print(f"pdspan: error: {node.name}: {error}", file=sys.stderr)
-        return 1
     except asyncio.CancelledError:
         return 130
+    except (PdspanError, BaseExceptionGroup) as error:
+        return _explain(error, node)
+
+
+def _explain(error: PdspanError | BaseExceptionGroup[BaseException], node: NodeSettings) -> int:
+    """One line for the operator, a traceback in the log for a defect; the exit status."""
+    cause = root_cause(error) if isinstance(error, BaseExceptionGroup) else error
+    if isinstance(cause, InternalError):
+        log.critical("failed", exc_info=error)
+    if isinstance(cause, ConfigError):
+        print(f"pdspan: error: {cause}", file=sys.stderr)
+        return 2
+    print(f"pdspan: error: {node.name}: {cause}", file=sys.stderr)
+    return 1
 
 
 async def _until_stopped(

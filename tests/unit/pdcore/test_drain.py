@@ -8,8 +8,9 @@ from pdcore.drain import Drain
 from pdcore.errors import NodeDraining
 
 
-async def test_an_idle_node_is_drained_at_once() -> None:
-    assert await Drain("n").finish(timeout_s=60)
+@pytest.mark.parametrize("timeout_s", [0, 60])
+async def test_an_idle_node_is_drained_at_once(timeout_s: float) -> None:
+    assert await Drain("n").finish(timeout_s)
 
 
 async def test_it_waits_for_the_last_request() -> None:
