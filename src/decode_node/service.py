@@ -52,8 +52,9 @@ class DecodeService:
     async def Generate(self, _commands: object, context: Context) -> None:
         async with aborting(context):
             opening = await self._opening(context)
-            with self._drain.request(), self._metrics.count_request():
-                await self._generate(opening, context)
+            async with aborting(context, opening.request.request_id):
+                with self._drain.request(), self._metrics.count_request():
+                    await self._generate(opening, context)
 
     async def _generate(self, opening: Command.Open, context: Context) -> None:
         timeline = TimelineRecorder(self._info.name)

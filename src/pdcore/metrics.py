@@ -61,8 +61,7 @@ class NodeMetrics:
         try:
             yield
         except BaseException as error:
-            cause = root_cause(error) if isinstance(error, BaseExceptionGroup) else error
-            self.requests.labels(type(cause).__name__).inc()
+            self.requests.labels(_outcome(error)).inc()
             raise
         self.requests.labels("finished").inc()
 
@@ -72,6 +71,10 @@ class NodeMetrics:
         self.transfer_bytes.labels(report.mode).inc(report.wire_bytes)
         for share in ("producer", "prepare", "window", "transport"):
             self.transfer_s.labels(report.mode, share).inc(getattr(report, f"{share}_s"))
+
+    def count_failed_transfer(self, mode: str, error: BaseException) -> None:
+        """Count a transfer that was not committed, by the error's class."""
+        self.transfers.labels(mode, _outcome(error)).inc()
 
     def serve(self, address: str, tls: TlsSettings) -> None:
         """Start the scrape endpoint on a thread of its own."""
@@ -86,6 +89,11 @@ class NodeMetrics:
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(f"pdspan_{name}", text, buckets=SECONDS, registry=self.registry)
+
+
+def _outcome(error: BaseException) -> str:
+    cause = root_cause(error) if isinstance(error, BaseExceptionGroup) else error
+    return type(cause).__name__
 
 
 class _LoadCollector(Collector):

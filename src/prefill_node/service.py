@@ -24,6 +24,7 @@ from pdcore.timeline import TimelineRecorder
 from pdcore.wire import request_from_proto
 from pdengine.engine import Engine
 from pdwire.v1 import prefill_pb2
+from pdwire.v1.generation_pb2 import TransferReport
 from prefill_node.queue import Job
 from prefill_node.worker import PrefillWorker
 
@@ -75,15 +76,23 @@ class PrefillService:
         num_final = await anext(progress)  # admitted: it has its pages now
         sender = self._sender(job, message)
         async with asyncio.TaskGroup() as tasks:
-            transfer = tasks.create_task(sender.run())
+            transfer = tasks.create_task(self._ship(sender, message.mode))
             sender.pages_ready(num_final // self._engine.layout.page_tokens)
             async for num_final in progress:
                 sender.pages_ready(num_final // self._engine.layout.page_tokens)
             sender.pages_ready(self._engine.layout.num_pages(num_final))
             sender.hand_off(job.first_tokens, job.cached_tokens)
         timeline.transfer = transfer.result()
-        self._metrics.count_transfer(transfer.result())
         _add_spans(timeline, job)
+
+    async def _ship(self, sender: KvSender, mode: str) -> TransferReport:
+        try:
+            report = await sender.run()
+        except BaseException as error:
+            self._metrics.count_failed_transfer(mode, error)
+            raise
+        self._metrics.count_transfer(report)
+        return report
 
     def _sender(self, job: Job, message: prefill_pb2.RunRequest) -> KvSender:
         layout = self._engine.layout

@@ -216,10 +216,10 @@ async def test_the_deadline_ends_a_request(local_prefill: bool) -> None:
         await node.is_empty()
 
 
-async def test_a_failing_step_fails_its_request_only() -> None:
+async def test_a_failing_step_fails_its_request_only(caplog: pytest.LogCaptureFixture) -> None:
     async with decode_node(max_sequences=1) as node:
         node.compute.hold()
-        failing = await generate(node, request(4, 5, cache_salt="a"))
+        failing = await generate(node, request(4, 5, cache_salt="a", request_id="failing"))
         waiting = await generate(node, request(4, 5, cache_salt="b"))
         for answer in (failing, waiting):
             await answer.next()
@@ -230,6 +230,7 @@ async def test_a_failing_step_fails_its_request_only() -> None:
             InternalError,
             "no token can be sampled at position 4",
         )
+        assert "failing" in {getattr(record, "request_id", None) for record in caplog.records}
         assert (await waiting.to_the_end())[-1] == "finished"
         assert waiting.outputs[0] == alone(waiting.request, 0)[0]
         await node.is_empty()

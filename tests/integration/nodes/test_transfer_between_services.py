@@ -80,6 +80,7 @@ async def test_whichever_call_comes_first(first: str) -> None:
         await answer.to_the_end()
         await running
         assert answer.outputs[0] == alone(asked, 0)[0]
+        assert transfers(there, "pipelined", "committed") == 1
         await there.is_empty()
         await decode.is_empty()
 
@@ -114,6 +115,12 @@ async def test_many_transfers_at_once_do_not_mix() -> None:
         await decode.is_empty()
 
 
+def transfers(node: LoopbackNode, mode: str, outcome: str) -> float | None:
+    return node.metrics.registry.get_sample_value(
+        "pdspan_transfers_total", {"mode": mode, "outcome": outcome}
+    )
+
+
 async def awaited(call: object) -> None:
     await call  # type: ignore[misc]
 
@@ -130,6 +137,7 @@ async def test_hanging_up_on_both_while_pages_are_on_their_way() -> None:
         there.compute.let_go()
         await there.is_empty()
         await decode.is_empty()
+        assert transfers(there, "pipelined", "CancelledError") == 1
 
 
 async def test_decode_giving_up_ends_the_transfer_by_name() -> None:
@@ -150,6 +158,7 @@ async def test_nobody_announced_the_transfer() -> None:
     async with two_nodes(IMPATIENT) as (there, decode):
         error = await error_of(prefill(there, run_request(request(9, 3), decode)))
         assert type(error).__name__ == "UnknownTransfer"
+        assert transfers(there, "pipelined", "UnknownTransfer") == 1
         await there.is_empty()
         await decode.is_empty()
 

@@ -81,3 +81,12 @@ def test_a_committed_transfer_is_counted_by_mode_with_its_shares() -> None:
     shares = ("producer", "prepare", "window", "transport")
     seconds = [value(metrics, "transfer_seconds_total", mode="bulk", share=s) for s in shares]
     assert seconds == [2, 4, 6, 8]
+
+
+def test_a_transfer_that_failed_is_counted_by_mode_and_cause() -> None:
+    metrics = NodeMetrics()
+    metrics.count_failed_transfer("bulk", NoCapacity("no room"))
+    metrics.count_failed_transfer("bulk", asyncio.CancelledError())
+    assert value(metrics, "transfers_total", mode="bulk", outcome="NoCapacity") == 1
+    assert value(metrics, "transfers_total", mode="bulk", outcome="CancelledError") == 1
+    assert value(metrics, "transfers_total", mode="bulk", outcome="committed") is None
