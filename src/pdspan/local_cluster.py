@@ -63,12 +63,13 @@ def served_name(model: str) -> str:
 
 
 def threads_per_node(num_cores: int, options: UpOptions) -> int:
-    """An even share of the cores, so that nodes that compute at once do not fight over them.
+    """Twice an even share of the cores, at most all: prefill and decode of a request take turns.
 
-    One request at a time would run faster with all cores for each node, since prefill and decode
-    then take turns: ``--set engine.threads=N`` says so.
+    Threads that wait sleep (``pdspan.node``), so two nodes with all of two cores each lose a tenth
+    when both compute, and are 1.3 to 1.8 times as fast as with one thread when one does.
     """
-    return max(1, num_cores // (options.num_prefill + options.num_decode))
+    num_nodes = options.num_prefill + options.num_decode
+    return max(1, min(num_cores, 2 * num_cores // num_nodes))
 
 
 def num_cores() -> int:

@@ -57,16 +57,16 @@ def test_set_is_laid_over_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = local_cluster(options(transfer="bulk", dtype="float32", overrides=overrides))
     assert (settings.transfer.mode, settings.model.served_name) == ("striped", "m")
     assert {node.engine.dtype for node in settings.nodes} == {"float16"}
-    assert {node.engine.threads for node in settings.nodes} == {4}
+    assert {node.engine.threads for node in settings.nodes} == {8}
     one_thread = local_cluster(options(overrides=("engine.threads=1",)))
     assert {node.engine.threads for node in one_thread.nodes} == {1}
 
 
 @pytest.mark.parametrize(
     ("num_cores", "num_prefill", "num_decode", "threads"),
-    [(2, 1, 1, 1), (2, 0, 1, 2), (16, 1, 1, 8), (16, 1, 2, 5), (1, 1, 1, 1), (2, 2, 2, 1)],
+    [(2, 1, 1, 2), (2, 0, 1, 2), (16, 1, 1, 16), (16, 1, 2, 10), (1, 1, 1, 1), (2, 2, 2, 1)],
 )
-def test_cores_are_shared_evenly(
+def test_each_node_gets_twice_its_share_of_the_cores(
     num_cores: int, num_prefill: int, num_decode: int, threads: int
 ) -> None:
     assert threads_per_node(num_cores, options(num_prefill, num_decode)) == threads
