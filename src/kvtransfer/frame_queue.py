@@ -30,9 +30,6 @@ class SenderState(StrEnum):
     CLOSED = "closed"
 
 
-_OVER = (SenderState.COMMITTED, SenderState.CLOSED)
-
-
 class FrameQueue:
     """``stripe`` arguments are indices below ``num_stripes``; a stripe has one stream at a time."""
 
@@ -67,20 +64,16 @@ class FrameQueue:
         self._cutter = PageCutter(limits, num_pages, layout.num_layers)
         self._returned: deque[PageRun] = deque()
         self._handoff: Handoff | None = None
-        self._is_blocked = False  # a frame is ready, and window or credit has no room for it
         self._next_round_trip = 1
-        frame_bytes = limits.frame_pages * limits.frame_layers * layout.layer_bytes
-        num_frames = -(-self.page_bytes // frame_bytes)
-        self._stripes = [SendStripe() for _ in range(min(limits.num_stripes, num_frames))]
+        self._stripes = [SendStripe() for _ in range(limits.stripes_for(num_pages, layout))]
 
     @property
     def num_stripes(self) -> int:
-        """No more stripes than there are frames."""
         return len(self._stripes)
 
     @property
     def is_over(self) -> bool:
-        return self.state in _OVER
+        return self.state in (SenderState.COMMITTED, SenderState.CLOSED)
 
     def pages_ready(self, num_pages: int, now: float) -> None:
         """Pages [0, num_pages) are final. Repeats and smaller numbers change nothing."""
@@ -120,8 +113,9 @@ class FrameQueue:
         lane = self._stripes[stripe]
         if self.is_over or not lane.is_open or reply.attempt < lane.attempt:
             return
+        was_blocked = self._is_blocked()
         for frame in lane.acknowledge(reply):
-            self._acknowledged(frame, now)
+            self._acknowledged(frame, was_blocked, now)
         lane.is_heard = True
         self._credit.grant(reply.credit_bytes)
         if reply.committed:
@@ -163,15 +157,13 @@ class FrameQueue:
 
     def _next_frame(self, lane: SendStripe, now: float) -> OutgoingFrame | None:
         run = self._next_run()
-        nbytes = 0 if run is None else run.num_parts * self._layout.layer_bytes
-        self._is_blocked = run is not None and not self._admits(nbytes)
-        if run is None or self._is_blocked:
+        if run is None or not self._admits(self._nbytes(run)):
             return None
         if self._returned:
             self._returned.popleft()
         else:
             self._cutter.cut(run)
-        return self._sent(lane, run, nbytes, now)
+        return self._sent(lane, run, now)
 
     def _next_run(self) -> PageRun | None:
         """The next run that may leave as far as the producer is concerned."""
@@ -180,23 +172,35 @@ class FrameQueue:
         run = self._cutter.peek()
         if run is None or not self._cutter.may_grow(run) or not self.in_flight_bytes:
             return run
-        is_small = run.num_parts * self._layout.layer_bytes < self._limits.small_frame_bytes
-        return None if is_small else run
+        return None if self._nbytes(run) < self._limits.small_frame_bytes else run
+
+    def _nbytes(self, run: PageRun) -> int:
+        return run.num_parts * self._layout.layer_bytes
+
+    def _fits_window(self, nbytes: int) -> bool:
+        in_flight = self.in_flight_bytes
+        return not in_flight or in_flight + nbytes <= self._window.window_bytes()
 
     def _admits(self, nbytes: int) -> bool:
         """Take the pair's credit if the window has room; else leave the line for it."""
-        in_flight = self.in_flight_bytes
-        if in_flight and in_flight + nbytes > self._window.window_bytes():
-            self._credit.leave_line(self._transfer_id)
-            return False
-        return self._credit.take(self._transfer_id, nbytes)
+        if self._fits_window(nbytes):
+            return self._credit.take(self._transfer_id, nbytes)
+        self._credit.leave_line(self._transfer_id)
+        return False
 
-    def _sent(self, lane: SendStripe, run: PageRun, nbytes: int, now: float) -> OutgoingFrame:
-        frame = lane.send(run, nbytes, self._next_round_trip, now)
+    def _is_blocked(self) -> bool:
+        """Whether a frame is ready, and window or credit has no room for it."""
+        run = self._next_run()
+        if run is None:
+            return False
+        return not self._fits_window(self._nbytes(run)) or self._credit.waits(self._transfer_id)
+
+    def _sent(self, lane: SendStripe, run: PageRun, now: float) -> OutgoingFrame:
+        frame = lane.send(run, self._nbytes(run), self._next_round_trip, now)
         self.num_frames += 1
-        self.wire_bytes += nbytes
+        self.wire_bytes += frame.nbytes
         self.round_trips = max(self.round_trips, frame.round_trip)
-        self.in_flight_bytes += nbytes
+        self.in_flight_bytes += frame.nbytes
         self.max_in_flight_bytes = max(self.max_in_flight_bytes, self.in_flight_bytes)
         return frame
 
@@ -208,11 +212,11 @@ class FrameQueue:
         self.state = SenderState.HANDED_OFF
         return self._handoff
 
-    def _acknowledged(self, frame: OutgoingFrame, now: float) -> None:
+    def _acknowledged(self, frame: OutgoingFrame, was_blocked: bool, now: float) -> None:
         self._give_back(frame.nbytes)
         self._window.on_ack(frame.nbytes, now - frame.sent_s, now=now)
         self._stall.restart(now)
-        if self._is_blocked:  # what leaves next could leave only because of this one
+        if was_blocked:  # what leaves next could leave only because of this one
             self._next_round_trip = max(self._next_round_trip, frame.round_trip + 1)
 
     def _commit(self) -> None:

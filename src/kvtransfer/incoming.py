@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from kvtransfer.countdown import Countdown, first_of
 from kvtransfer.framing import checksum
-from kvtransfer.incoming_stream import IncomingStream
-from kvtransfer.messages import Extent, Frame, Handoff, Opening, Push
+from kvtransfer.incoming_stream import IncomingStream, check_attempt
+from kvtransfer.messages import Extent, Frame, Handoff, Identity, Opening, Push
 from kvtransfer.pages import PageSink, TransferTarget
 from kvtransfer.reassembly import Reassembly
 from pdcore.errors import (
@@ -64,6 +64,7 @@ class IncomingTransfer:
         self._num_pages = layout.num_pages(target.num_tokens)
         self._pages: Sequence[int] = ()
         self._reassembly = Reassembly(self._num_pages, layout)
+        self._sender: Identity | None = None
         self._extent: Extent | None = None
         self._newest_attempts: dict[int, int] = {}  # by stripe
         self._resume = Countdown(settings.resume_s)  # runs while no stream is open
@@ -76,10 +77,12 @@ class IncomingTransfer:
     def join(self, stream: IncomingStream, now: float) -> None:
         """``stream`` takes part; the first one turns the promise into pages.
 
-        Raises ProtocolViolation for an attempt that is not newer than the stripe's; that concerns
-        the stream alone. An extent that is not the announced one fails the transfer.
+        Raises ProtocolViolation for another sender than the first, and for an attempt that is not
+        newer than the stripe's; that concerns the stream alone. An extent that is not the announced
+        one fails the transfer.
         """
         assert not self.is_over, "the registry answers for transfers that are over"
+        self._check_sender(stream.opening.sender)
         check_attempt(stream, self._newest_attempts.get(stream.stripe))
         stream.open()
         self.streams.append(stream)
@@ -87,7 +90,7 @@ class IncomingTransfer:
             self.fail(self._disagreement(stream.opening))
             return
         if self.state is TransferState.EXPECTED:
-            self._open(stream.opening.extent)
+            self._open(stream.opening)
         self._supersede(stream)
         self._resume.run(False, now)
 
@@ -160,6 +163,13 @@ class IncomingTransfer:
             if stream.stripe == newest.stripe and stream is not newest:
                 stream.end(TransferFailed(f"superseded by attempt {newest.attempt}"))
 
+    def _check_sender(self, sender: Identity) -> None:
+        if self._sender not in (None, sender):
+            raise ProtocolViolation(
+                f"{sender.node} (epoch {sender.epoch:x}) sends transfer {self.transfer_id}, which"
+                " another sender has opened"
+            )
+
     def _agrees(self, extent: Extent) -> bool:
         if extent.num_tokens != self._target.num_tokens:
             return False
@@ -171,8 +181,8 @@ class IncomingTransfer:
             f"{opening.sender.node} opens {opening.extent}, expected: {expected}"
         )
 
-    def _open(self, extent: Extent) -> None:
-        self._extent = extent
+    def _open(self, opening: Opening) -> None:
+        self._sender, self._extent = opening.sender, opening.extent
         self._pages = self._target.open(self._num_pages)[: self._num_pages]
         assert len(self._pages) == self._num_pages, "the promise covers the prompt"
         self.state = TransferState.RECEIVING
@@ -237,11 +247,3 @@ class IncomingTransfer:
 
     def _forget_pages(self) -> None:
         self._pages = ()
-
-
-def check_attempt(stream: IncomingStream, newest: int | None) -> None:
-    """Raises ProtocolViolation unless ``stream`` is a newer attempt than its stripe's newest."""
-    if newest is not None and stream.attempt <= newest:
-        raise ProtocolViolation(
-            f"attempt {stream.attempt} of stripe {stream.stripe} opened after attempt {newest}"
-        )

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from kvtransfer.messages import Opening, Reply
-from pdcore.errors import PdspanError
+from pdcore.errors import PdspanError, ProtocolViolation
 from pdcore.generation import TransferId
 
 
@@ -50,3 +50,11 @@ class IncomingStream:
     def reply(self, credit_bytes: int) -> Reply:
         committed = self.state is StreamState.COMMITTED
         return Reply(self.attempt, self.num_frames, self.num_bytes, credit_bytes, committed)
+
+
+def check_attempt(stream: IncomingStream, newest: int | None) -> None:
+    """Raises ProtocolViolation unless ``stream`` is a newer attempt than its stripe's newest."""
+    if newest is not None and stream.attempt <= newest:
+        raise ProtocolViolation(
+            f"attempt {stream.attempt} of stripe {stream.stripe} opened after attempt {newest}"
+        )

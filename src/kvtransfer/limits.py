@@ -68,6 +68,12 @@ class SendLimits:
     small_frame_bytes: int
     num_stripes: int
 
+    def stripes_for(self, num_pages: int, layout: KvLayout) -> int:
+        """How many stripes a transfer uses: no more than it has frames."""
+        frames_of_a_page = -(-layout.num_layers // self.frame_layers)
+        num_frames = -(-num_pages // self.frame_pages) * frames_of_a_page
+        return min(self.num_stripes, num_frames)
+
 
 def limits_for(mode: str, settings: TransferSettings, layout: KvLayout) -> SendLimits:
     """The row named ``mode``, filled in.

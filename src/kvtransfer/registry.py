@@ -6,8 +6,8 @@ what still comes for them is answered: a commit again, a failure by name. An id 
 """
 
 from kvtransfer.handshake import check_opening
-from kvtransfer.incoming import IncomingTransfer, TransferState, check_attempt
-from kvtransfer.incoming_stream import IncomingStream, StreamState
+from kvtransfer.incoming import IncomingTransfer, TransferState
+from kvtransfer.incoming_stream import IncomingStream, StreamState, check_attempt
 from kvtransfer.messages import Identity, Opening, Push
 from kvtransfer.pages import PageSink, TransferTarget
 from pdcore.errors import PdspanError, ProtocolViolation, TransferFailed, UnknownTransfer

@@ -22,7 +22,7 @@ from kvtransfer.handshake import PROTOCOL
 from kvtransfer.limits import SendLimits
 from kvtransfer.messages import Extent, Frame, Handoff, Opening
 from kvtransfer.pages import PageSource
-from kvtransfer.pair import FIRST_RETRY_S, Pair, PushCall
+from kvtransfer.pair import FIRST_RETRY_S, LAST_RETRY_S, Pair, PushCall
 from kvtransfer.send_stripe import OutgoingFrame
 from kvtransfer.window import window_for
 from pdcore.cluster import Epoch
@@ -119,7 +119,7 @@ class KvSender:
 
     async def _run_stripe(self, tasks: asyncio.TaskGroup, stripe: int) -> None:
         """One stream after another, as long as it is the connection that breaks."""
-        delay_s = FIRST_RETRY_S
+        delay_s = 0.0  # the first time at once: the connection may be there, or back already
         while True:
             try:
                 await self._run_stream(tasks, stripe)
@@ -127,7 +127,7 @@ class KvSender:
                 self._queue.on_broken(stripe, monotonic())
                 self._changed()
                 await asyncio.sleep(delay_s)
-                delay_s = min(2 * delay_s, self._settings.resume_s)
+                delay_s = min(max(FIRST_RETRY_S, 2 * delay_s), LAST_RETRY_S)
 
     async def _run_stream(self, tasks: asyncio.TaskGroup, stripe: int) -> None:
         """One stream, until the commit. Raises what ended it before."""
@@ -143,32 +143,32 @@ class KvSender:
     async def _write(self, stripe: int, attempt: int, call: PushCall) -> None:
         """Write until cancelled. A write that fails tells nothing: the reader learns why."""
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await call.write(encode_push(self._id, attempt, self._opening(stripe)))
+            await self._send(stripe, call, encode_push(self._id, attempt, self._opening(stripe)))
             while True:
                 change = self._changes.next()
                 message = self._queue.next_message(stripe, monotonic())
                 if message is None:
                     await change.wait()
                 elif isinstance(message, Handoff):
-                    await call.write(encode_push(self._id, attempt, message))
+                    await self._send(stripe, call, encode_push(self._id, attempt, message))
                 else:
                     self._pair.wake_next_in_line()
-                    await self._write_frame(stripe, attempt, call, message)
+                    await self._send(stripe, call, self._prepare(stripe, attempt, message))
 
-    async def _write_frame(
-        self, stripe: int, attempt: int, call: PushCall, outgoing: OutgoingFrame
-    ) -> None:
-        accounting, run = self._queue.accounting, outgoing.run
-        accounting.busy(stripe, SendState.PREPARE, monotonic())
+    def _prepare(self, stripe: int, attempt: int, outgoing: OutgoingFrame) -> bytes:
+        self._queue.accounting.busy(stripe, SendState.PREPARE, monotonic())
+        run = outgoing.run
         pages = self._outgoing.page_table[run.first_page : run.first_page + run.num_pages]
         payload = self._source.read(pages, run.first_layer, run.num_layers)
         frame = Frame(outgoing.sequence, (run,), checksum(payload))
-        message = encode_push(self._id, attempt, frame, payload)
-        accounting.busy(stripe, SendState.TRANSPORT, monotonic())
+        return encode_push(self._id, attempt, frame, payload)
+
+    async def _send(self, stripe: int, call: PushCall, message: bytes) -> None:
+        self._queue.accounting.busy(stripe, SendState.TRANSPORT, monotonic())
         try:
             await call.write(message)
         finally:
-            accounting.idle(stripe, monotonic())
+            self._queue.accounting.idle(stripe, monotonic())
 
     async def _read(self, stripe: int, call: PushCall) -> None:
         """Take replies until the commit. Raises PeerUnavailable for a stream that broke.

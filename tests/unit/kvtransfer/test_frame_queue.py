@@ -171,6 +171,16 @@ def test_round_trips_are_the_longest_chain_of_acknowledgements() -> None:
     assert queue.round_trips == 3
 
 
+def test_an_acknowledgement_before_the_sender_asks_again_is_a_round_trip() -> None:
+    """The window, not the moment of asking, says what a frame waited for."""
+    queue = make("sequential")
+    queue.pages_ready(12, 1.0)
+    for number in range(1, 4):
+        queue.next_message(0, 1.0)
+        ack(queue, number, number * PAGE)
+    assert queue.round_trips == 3
+
+
 def test_waiting_for_the_producer_is_no_round_trip() -> None:
     queue = make("pipelined")
     for number, ready in enumerate((4, 8, 12), start=1):

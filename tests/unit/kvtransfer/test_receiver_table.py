@@ -33,6 +33,8 @@ OPENING = Opening(
     stripe=0,
 )
 
+INTRUDER = replace(SENDER, epoch=Epoch(12))  # the same node in another life
+
 
 class Half:
     """A receiver and one transfer, with two streams (stripes 0 and 1) once they can be."""
@@ -221,6 +223,7 @@ EVENTS: dict[str, Callable[[Half], None]] = {
     "open": lambda half: half.open(2),
     "open, newer attempt of an open stripe": lambda half: half.open(0, attempt=2),
     "open, attempt not newer": lambda half: half.open(0),
+    "open, from another sender": lambda half: half.open(2, sender=INTRUDER),
     "open, other epoch": lambda half: half.open(2, receiver_epoch=Epoch(1)),
     "open, other layout": lambda half: half.open(2, layout=replace(TINY, head_dim=8)),
     "open, other extent than announced": lambda half: half.open(2, extent=Extent(99, 25, 4)),
