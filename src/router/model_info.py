@@ -26,7 +26,7 @@ def load_model_info(model_dir: Path, settings: ModelSettings) -> ModelInfo:
     """Raises ConfigError that names the file and the field."""
     config = read_json(model_dir / "config.json")
     return ModelInfo(
-        name=settings.served_name or Path(settings.path).name,
+        name=settings.public_name,
         vocab_size=_positive(config, "vocab_size", model_dir),
         max_tokens=_positive(config, "max_position_embeddings", model_dir),
         eos_token_ids=_eos_token_ids(config, model_dir),

@@ -14,8 +14,7 @@ class RequestWatch:
     def __init__(self, metrics: RouterMetrics, node: str) -> None:
         self.timeline = TimelineRecorder(node)
         self._metrics = metrics
-        self._arrived_s = monotonic()
-        self._started_s = self._arrived_s
+        self._started_s = self.timeline.arrived_s
         self._first_token_s: float | None = None
         self._last_token_s: dict[int, float] = {}
 
@@ -26,14 +25,14 @@ class RequestWatch:
     def started(self) -> None:
         """The request is understood and goes to the nodes now."""
         self._started_s = monotonic()
-        self.timeline.add("prepare", self._arrived_s, self._started_s)
+        self.timeline.add("prepare", self.timeline.arrived_s, self._started_s)
 
     def on_tokens(self, deltas: Iterable[TokenDelta]) -> None:
         now = monotonic()
         if self._first_token_s is None:
             self._first_token_s = now
             self.timeline.add("first_token", self._started_s, now)
-            self._metrics.first_token_s.observe(now - self._arrived_s)
+            self._metrics.first_token_s.observe(now - self.timeline.arrived_s)
         for delta in deltas:
             before = self._last_token_s.get(delta.choice)
             if before is not None and delta.token_ids:
@@ -46,6 +45,6 @@ class RequestWatch:
         now = monotonic()
         if self._first_token_s is not None:
             self.timeline.add("generate", self._first_token_s, now)
-        self._metrics.request_s.observe(now - self._arrived_s)
+        self._metrics.request_s.observe(now - self.timeline.arrived_s)
         self._metrics.prompt_tokens.inc(usage.prompt_tokens)
         self._metrics.generated_tokens.inc(usage.completion_tokens)

@@ -65,8 +65,3 @@ def refuse_unsupported(fields: Fields) -> None:
             type(value) is type(ok) and value == ok for ok in harmless
         ):
             raise UnsupportedField(f"{name} is not supported (got {shown(value)})", param=name)
-
-
-def _same(value: Any, other: Any) -> bool:
-    """0 == False in Python, but ``"logprobs": 0`` asks for something that false does not."""
-    return type(value) is type(other) and bool(value == other)
