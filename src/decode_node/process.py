@@ -23,12 +23,18 @@ from pdwire.v1 import decode_pb2_grpc
 class DecodeState:
     """What the cluster sees of this node while it changes."""
 
-    def __init__(self, pool: PagePool, loop: DecodeLoop) -> None:
+    def __init__(self, pool: PagePool, loop: DecodeLoop, service: DecodeService) -> None:
         self._pool = pool
         self._loop = loop
+        self._service = service
 
     def load(self) -> NodeLoad:
-        return node_load(self._pool, self._loop.num_preempted, self._loop.num_running)
+        return node_load(
+            self._pool,
+            num_queued=self._loop.num_preempted,
+            num_running=self._loop.num_running,
+            num_transferring=self._service.num_receiving,
+        )
 
     @property
     def pages_shared(self) -> int:
@@ -47,8 +53,6 @@ async def serve(
         info = describe(settings, node, engine.layout, engine.max_tokens)
         metrics = NodeMetrics()
         loop = DecodeLoop(engine, compute, node.engine, metrics)
-        state = DecodeState(engine.pool, loop)
-        metrics.show_load(state)
         drain = Drain(node.name)
         identity = Identity(info.name, info.epoch)
         receiver = KvReceiver(identity, engine.layout, engine.kv, settings.transfer)
@@ -56,7 +60,11 @@ async def serve(
         receiver.add_to(server)
         service = DecodeService(info, engine, loop, receiver, drain, metrics)
         decode_pb2_grpc.add_DecodeServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+        state = DecodeState(engine.pool, loop, service)
+        metrics.show_load(state)
         status = StatusService(info, state)
-        async with background(loop.run()), serving(server, status, drain, metrics, settings, node):
+        async with (
+            background(loop.run()),
+            serving(server, status, drain, metrics, settings, node, lasting=[receiver]),
+        ):
             await stop.wait()
-            receiver.close()

@@ -6,6 +6,7 @@ choice.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
@@ -26,6 +27,8 @@ from pdcore.timeline import TimelineRecorder
 from pdcore.wire import delta_to_proto, request_from_proto, usage_to_proto
 from pdengine.engine import Engine
 from pdwire.v1 import decode_pb2
+
+log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Command = decode_pb2.GenerateCommand
@@ -48,6 +51,7 @@ class DecodeService:
         self._receiver = receiver
         self._drain = drain
         self._metrics = metrics
+        self.num_receiving = 0
 
     async def Generate(self, _commands: object, context: Context) -> None:
         async with aborting(context):
@@ -58,7 +62,9 @@ class DecodeService:
 
     async def _generate(self, opening: Command.Open, context: Context) -> None:
         timeline = TimelineRecorder(self._info.name)
+        transfer_id = TransferId(opening.transfer_id)
         group = Group(request_from_proto(opening.request))
+        self._engine.check(group.request)
         if self._loop.num_preempted:
             raise NoCapacity("no room to decode: preempted sequences are waiting for KV pages")
         try:
@@ -68,12 +74,12 @@ class DecodeService:
                     await self._prefill_here(group, context)
                 else:
                     with timeline.span("receive"):
-                        await self._receive(TransferId(opening.transfer_id), group, context)
+                        await self._receive(transfer_id, group, context)
                 async for deltas in group.deltas():
                     tokens = Event.Tokens(deltas=[delta_to_proto(delta) for delta in deltas])
                     await context.write(Event(tokens=tokens))
                 commands.cancel()
-            await context.write(Event(finished=self._finished(group, timeline)))
+            await context.write(Event(finished=self._finished(group, transfer_id, timeline)))
         finally:
             self._loop.leave(group)
 
@@ -92,19 +98,23 @@ class DecodeService:
     async def _receive(self, transfer_id: TransferId, group: Group, context: Context) -> None:
         """Promise pages, let the transfer fill them, and join the loop once it is committed."""
         reservation = reserve(self._engine.pool, self._engine.layout, group.request)
+        self.num_receiving += 1
         try:
             async with self._receiver.expect(transfer_id, reservation) as incoming:
                 await context.write(Event(accepted=Event.Accepted()))
                 handoff = await incoming.committed()
-                _check_first_tokens(handoff.first_token_ids, group.request)
+                self._check_first_tokens(handoff.first_token_ids, group.request)
                 pages = reservation.commit()
         finally:
+            self.num_receiving -= 1
             reservation.give_back()
             self._loop.wake()
         group.cached_tokens = handoff.cached_tokens
         self._loop.join_received(group, pages, handoff.first_token_ids)
 
-    def _finished(self, group: Group, timeline: TimelineRecorder) -> Event.Finished:
+    def _finished(
+        self, group: Group, transfer_id: TransferId, timeline: TimelineRecorder
+    ) -> Event.Finished:
         usage = Usage(
             prompt_tokens=len(group.request.prompt_token_ids),
             completion_tokens=group.num_generated,
@@ -116,6 +126,15 @@ class DecodeService:
             if group.first_step_s is not None:
                 timeline.add("first_step", group.first_token_s, group.first_step_s)
             timeline.add("generate", group.first_token_s, monotonic())
+        log.info(
+            "generated",
+            extra={
+                "request_id": group.request.request_id,
+                "transfer_id": transfer_id,
+                "prompt_tokens": usage.prompt_tokens,
+                "completion_tokens": usage.completion_tokens,
+            },
+        )
         return Event.Finished(usage=usage_to_proto(usage), timeline=timeline.to_proto())
 
     async def _opening(self, context: Context) -> Command.Open:
@@ -137,10 +156,13 @@ class DecodeService:
                 raise InvalidRequest("after `open`, Generate takes only `stop_choice`")
             self._loop.stop_choice(group, command.stop_choice.choice)
 
-
-def _check_first_tokens(first_token_ids: Sequence[int], request: GenerationRequest) -> None:
-    """A choice without a first token would wait for ever."""
-    if len(first_token_ids) != request.num_choices:
-        raise ProtocolViolation(
-            f"the handoff has {len(first_token_ids)} first tokens for {request.num_choices} choices"
-        )
+    def _check_first_tokens(
+        self, first_token_ids: Sequence[int], request: GenerationRequest
+    ) -> None:
+        """A choice without a first token would wait for ever."""
+        if len(first_token_ids) != request.num_choices:
+            raise ProtocolViolation(
+                f"the handoff has {len(first_token_ids)} first tokens for"
+                f" {request.num_choices} choices"
+            )
+        self._engine.check_tokens(first_token_ids)

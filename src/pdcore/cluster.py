@@ -37,7 +37,11 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """A moment of a node's life. Pages: free + cached + reserved + used + draining = total."""
+    """A moment of a node's life. Pages: free + cached + reserved + used + draining = total.
+
+    ``num_running`` computes now, ``num_queued`` waits for pages; the KV of ``num_transferring``
+    requests is on its way out (prefill) or expected (decode).
+    """
 
     num_queued: int = 0
     num_running: int = 0
@@ -47,16 +51,7 @@ class NodeLoad:
     pages_used: int = 0
     pages_draining: int = 0
     pages_promised: int = 0
-
-    @property
-    def pages_total(self) -> int:
-        return (
-            self.pages_free
-            + self.pages_cached
-            + self.pages_reserved
-            + self.pages_used
-            + self.pages_draining
-        )
+    num_transferring: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,9 +171,9 @@ def root_cause(group: BaseExceptionGroup[BaseException]) -> PdspanError:
     leaves = list(_leaves(group))
     ours = [leaf for leaf in leaves if isinstance(leaf, PdspanError)]
     foreign = [leaf for leaf in leaves if not isinstance(leaf, PdspanError)]
-    causes = [error for error in ours if not isinstance(error, RequestCancelled)] or ours
-    if causes:
-        return causes[0]
+    causes = [error for error in ours if not isinstance(error, RequestCancelled)]
+    if causes or not foreign:
+        return (causes or ours)[0]
     return unexpected(foreign[0])
 
 

@@ -32,11 +32,6 @@ class KvLayout:
     def page_bytes(self) -> int:
         return self.num_layers * self.layer_bytes
 
-    @property
-    def token_bytes(self) -> int:
-        """KV bytes of one token over all layers."""
-        return self.page_bytes // self.page_tokens
-
     def num_pages(self, num_tokens: int) -> int:
         """Pages that hold ``num_tokens`` tokens (the last one perhaps in part)."""
         return -(-num_tokens // self.page_tokens)

@@ -15,14 +15,16 @@ _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "ta
 class JsonFormatter(logging.Formatter):
     """Everything passed as ``extra`` becomes a key of the object."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, cluster: str, node: str) -> None:
         super().__init__()
+        self._cluster = cluster
         self._node = node
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
+            "cluster": self._cluster,
             "node": self._node,
             "message": record.getMessage(),
         }
@@ -32,9 +34,9 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def configure_logging(node: str, level: str) -> None:
+def configure_logging(cluster: str, node: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(node))
+    handler.setFormatter(JsonFormatter(cluster, node))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for noisy in ("httpx", "uvicorn.access", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -4,6 +4,7 @@ Gauges are read at scrape time from the node's own state, so they cannot drift f
 metrics are its own (``router.metrics``).
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -18,6 +19,7 @@ from pdcore.rpc import split_address
 from pdcore.settings import TlsSettings
 from pdwire.v1.generation_pb2 import TransferReport
 
+SCRAPE_S = 5.0  # how long a scrape waits for the event loop
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -52,8 +54,9 @@ class NodeMetrics:
         )
 
     def show_load(self, source: LoadSource) -> None:
-        """Add the gauges that are read from the node at scrape time."""
-        self.registry.register(_LoadCollector(source))
+        """Add the gauges that are read from the node at scrape time. Call it on the event loop,
+        which owns what they show: a scrape, on its own thread, has the loop read them."""
+        self.registry.register(_LoadCollector(source, asyncio.get_running_loop()))
 
     @contextmanager
     def count_request(self) -> Iterator[None]:
@@ -97,15 +100,26 @@ def _outcome(error: BaseException) -> str:
 
 
 class _LoadCollector(Collector):
-    def __init__(self, source: LoadSource) -> None:
+    def __init__(self, source: LoadSource, loop: asyncio.AbstractEventLoop) -> None:
         self._source = source
+        self._loop = loop
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
+        return asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(SCRAPE_S)
+
+    async def _read(self) -> list[GaugeMetricFamily]:
         load = self._source.load()
         pages = GaugeMetricFamily("pdspan_pages", "KV pages by state.", labels=["state"])
         for state in ("free", "cached", "reserved", "used", "draining", "promised"):
             pages.add_metric([state], getattr(load, f"pages_{state}"))
         pages.add_metric(["shared"], self._source.pages_shared)
-        yield pages
-        yield GaugeMetricFamily("pdspan_queued", "Requests that wait.", value=load.num_queued)
-        yield GaugeMetricFamily("pdspan_running", "Sequences running.", value=load.num_running)
+        return [
+            pages,
+            _gauge("queued", "Requests that wait for pages.", load.num_queued),
+            _gauge("running", "Sequences or prompts that compute.", load.num_running),
+            _gauge("transferring", "Requests whose KV is on its way.", load.num_transferring),
+        ]
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"pdspan_{name}", text, value=value)

@@ -7,8 +7,9 @@ node failed), then close what still runs. Whatever a cut request held is given b
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 import grpc
 
@@ -24,6 +25,10 @@ from pdcore.version import __version__
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0  # how long the calls that are cut may take to clean up
+
+
+class Lasting(Protocol):
+    def close(self) -> None: ...
 
 
 def describe(
@@ -50,8 +55,12 @@ async def serving(
     metrics: NodeMetrics,
     settings: ClusterSettings,
     node: NodeSettings,
+    lasting: Sequence[Lasting] = (),
 ) -> AsyncIterator[None]:
-    """Serve while the block runs. ``server`` has its services added already."""
+    """Serve while the block runs. ``server`` has its services added already.
+
+    ``lasting`` services have streams that live as long as the node; they end once it has drained.
+    """
     status.add_to(server)
     bind_server(server, node, settings.tls)
     if node.metrics is not None:
@@ -67,6 +76,8 @@ async def serving(
         await status.drain()
         if not await drain.finish(drain_s):
             log.warning("%d requests still ran and were cut", drain.num_running)
+        for service in (*lasting, status):
+            service.close()
         await server.stop(CLOSE_S)
         log.info("stopped", extra={"event": "stopped"})
 

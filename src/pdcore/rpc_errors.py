@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 ERROR_KEY = "pdspan-error"
 PARAM_KEY = "pdspan-param"
-MAX_MESSAGE_BYTES = 2000  # up to three times as long on the wire, where a peer takes 8 KiB
+MAX_DETAILS_BYTES = 2000  # up to three times as long on the wire, where a peer takes 8 KiB
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -60,17 +60,20 @@ async def abort_with(context: Context, error: PdspanError) -> NoReturn:
 async def _fail(
     context: Context, error: PdspanError, raised: BaseException, request_id: str
 ) -> NoReturn:
+    extra = {"request_id": request_id, "error": type(error).__name__}
     if isinstance(error, InternalError):
-        log.error("request failed", exc_info=raised, extra={"request_id": request_id})
+        log.error("request failed", exc_info=raised, extra=extra)
+    else:
+        log.info("request failed: %s", error, extra=extra)
     await abort_with(context, error)
 
 
 def _fitting(message: str) -> str:
     """A status that is too long is dropped whole by the other end, with the error's class."""
     data = message.encode()
-    if len(data) <= MAX_MESSAGE_BYTES:
+    if len(data) <= MAX_DETAILS_BYTES:
         return message
-    return data[:MAX_MESSAGE_BYTES].decode(errors="ignore") + " ..."
+    return data[:MAX_DETAILS_BYTES].decode(errors="ignore") + " ..."
 
 
 def error_from_rpc(error: grpc.aio.AioRpcError, peer: str) -> PdspanError:

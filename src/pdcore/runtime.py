@@ -25,7 +25,7 @@ Serve = Callable[[ClusterSettings, NodeSettings, Path, asyncio.Event], Awaitable
 
 def run_node(serve: Serve, settings: ClusterSettings, node: NodeSettings, model_dir: Path) -> int:
     """Run one node until it is told to stop. Returns the process's exit status."""
-    configure_logging(node.name, settings.log_level)
+    configure_logging(settings.name, node.name, settings.log_level)
     try:
         check_bind(settings, node)
         log.info("settings", extra={"event": "settings", "settings": asdict(settings)})

@@ -10,11 +10,15 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pdcore.cluster import NodeRole
 from pdcore.errors import ConfigError
-from pdcore.typed_table import merged, read_table
+from pdcore.typed_table import OneOf, Within, merged, read_table
+
+Count = Annotated[int, Within(1)]
+Bytes = Annotated[int, Within(1)]
+Seconds = Annotated[float, Within(0, above=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +35,17 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    dtype: str = "bfloat16"  # bfloat16 | float32 | float16; of weights, activations and KV
-    device: str = "auto"  # auto | cpu | cuda
+    """``dtype`` is that of weights, activations and KV."""
+
+    dtype: Annotated[str, OneOf(("bfloat16", "float32", "float16"))] = "bfloat16"
+    device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"
     attention: str = "auto"  # a key of pdengine.attention.BACKENDS, or auto
-    threads: int | None = None  # torch's intra-op threads; None: as many as torch likes
-    page_tokens: int = 16
-    num_pages: int | None = None  # None: as many as fit in kv_memory_bytes
-    kv_memory_bytes: int = 512 * 2**20
-    step_tokens: int = 512  # most tokens that one step computes (chunk and batch budget)
-    max_sequences: int = 64  # most sequences that one decode step holds
+    threads: Count | None = None  # torch's intra-op threads; None: as many as torch likes
+    page_tokens: Count = 16
+    num_pages: Annotated[int, Within(2)] | None = None  # None: as many as fit in kv_memory_bytes
+    kv_memory_bytes: Bytes = 512 * 2**20
+    step_tokens: Count = 512  # most tokens that one step computes (chunk and batch budget)
+    max_sequences: Count = 64  # most sequences that one decode step holds
     prefix_cache: bool = True
 
 
@@ -48,31 +54,31 @@ class TransferSettings:
     """``mode`` is a row of ``kvtransfer.limits.MODES``; the byte numbers fill that row in."""
 
     mode: str = "auto"
-    frame_bytes: int = 2 * 2**20
-    window_bytes: int = 64 * 2**20
-    stripes: int = 4
-    credit_bytes: int = 256 * 2**20  # a receiver's standing credit for one sender, all transfers
-    park_s: float = 5.0  # how long Push may wait for the Generate that it overtook
-    park_streams: int = 64  # most Push streams of one peer that wait so
-    resume_s: float = 2.0  # how long a broken connection may take to come back
-    stall_s: float = 10.0  # no byte acknowledged for so long, though it could: the transfer fails
+    frame_bytes: Bytes = 2 * 2**20
+    window_bytes: Bytes = 64 * 2**20
+    stripes: Annotated[int, Within(1, 64)] = 4  # connections of each pair
+    credit_bytes: Bytes = 256 * 2**20  # a receiver's standing credit for one sender, all transfers
+    park_s: Seconds = 5.0  # how long Push may wait for the Generate that it overtook
+    park_streams: Count = 64  # most Push streams of one peer that wait so
+    resume_s: Seconds = 2.0  # how long a broken connection may take to come back
+    stall_s: Seconds = 10.0  # no byte acknowledged for so long, though it could: the transfer fails
 
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
     placement: str = "round_robin"  # a key of router.placement.POLICIES
-    max_queued: int = 256  # requests in the router at once; more are refused with 503
-    default_timeout_s: float | None = None
-    max_choices: int = 16
-    max_body_bytes: int = 8 * 2**20
+    max_queued: Count = 256  # requests in the router at once; more are refused with 503
+    default_timeout_s: Seconds | None = None
+    max_choices: Count = 16
+    max_body_bytes: Bytes = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
     """Bounds of one prefill or decode node."""
 
-    max_queued: int = 128  # requests that wait for pages; more are refused
-    drain_s: float = 30.0  # how long SIGTERM waits for running requests
+    max_queued: Count = 128  # requests that wait for pages; more are refused
+    drain_s: Annotated[float, Within(0)] = 30.0  # how long SIGTERM waits for running requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +127,14 @@ class DiscoverySettings:
     kind: str = "static"
     prefill_dns: str | None = None  # host:port, e.g. a Kubernetes headless service
     decode_dns: str | None = None
-    refresh_s: float = 5.0
+    refresh_s: Seconds = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     name: str = "pdspan"
     insecure: bool = False  # allow plain text on an address that is not loopback
-    log_level: str = "info"
+    log_level: Annotated[str, OneOf(("debug", "info", "warning", "error"))] = "info"
     model: ModelSettings = field(default_factory=ModelSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     transfer: TransferSettings = field(default_factory=TransferSettings)
@@ -209,17 +215,6 @@ def _check(settings: ClusterSettings, origin: str) -> None:
         raise ConfigError(f"{origin}: tls.cert and tls.key go together; one is missing")
     if tls.mutual and tls.ca is None:
         raise ConfigError(f"{origin}: tls.mutual needs tls.ca, to verify the peers with")
-    for engine in (settings.engine, *(node.engine for node in settings.nodes)):
-        _check_engine(engine, origin)
-
-
-def _check_engine(engine: EngineSettings, origin: str) -> None:
-    dtypes = ("bfloat16", "float32", "float16")
-    if engine.dtype not in dtypes:
-        raise ConfigError(f"{origin}: engine.dtype is {engine.dtype!r}; one of {', '.join(dtypes)}")
-    for name in ("page_tokens", "step_tokens", "max_sequences", "kv_memory_bytes"):
-        if getattr(engine, name) < 1:
-            raise ConfigError(f"{origin}: engine.{name} is {getattr(engine, name)}; at least 1")
 
 
 def with_insecure(settings: ClusterSettings) -> ClusterSettings:

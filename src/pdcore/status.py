@@ -32,6 +32,7 @@ class StatusService:
         self._info = info
         self._state = state
         self._draining = False
+        self._closed = False
         self._next_change = asyncio.Event()
         self._health = HealthServicer()
 
@@ -49,6 +50,11 @@ class StatusService:
         self.changed()
         await self._health.enter_graceful_shutdown()
 
+    def close(self) -> None:
+        """End every Watch: the node is about to stop."""
+        self._closed = True
+        self.changed()
+
     def changed(self) -> None:
         """Wake every watcher: something that placement depends on is different."""
         self._next_change.set()
@@ -62,7 +68,7 @@ class StatusService:
         request: node_pb2.WatchRequest,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> None:
-        while True:
+        while not self._closed:
             change = self._next_change
             await context.write(status_to_proto(self.view()))
             try:

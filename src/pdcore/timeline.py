@@ -33,9 +33,5 @@ class TimelineRecorder:
         start = start_s - self.arrived_s
         self._spans.append(Span(name=name, start_s=start, duration_s=end_s - start_s))
 
-    @property
-    def elapsed_s(self) -> float:
-        return monotonic() - self.arrived_s
-
     def to_proto(self) -> NodeTimeline:
         return NodeTimeline(node=self._node, spans=self._spans, transfer=self.transfer)

@@ -1,26 +1,51 @@
 """A nested table (parsed TOML) becomes a frozen dataclass, strictly.
 
 Only what our settings use is understood: str, int, float, bool, ``X | None``, an enum of strings,
-a nested dataclass, ``tuple[dataclass, ...]``. Everything else in a field's type is our own defect.
+a nested dataclass, ``tuple[dataclass, ...]``, and ``Annotated`` with ``Within`` or ``OneOf``.
+Everything else in a field's type is our own defect.
 """
 
 import difflib
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from math import inf
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pdcore.errors import ConfigError
 
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A number from ``low`` to ``high``; ``above`` excludes ``low`` itself."""
+
+    low: float
+    high: float = inf
+    above: bool = False
+
+    def problem(self, value: float) -> str | None:
+        fits = self.low <= value <= self.high and not (self.above and value == self.low)
+        upper = "" if self.high == inf else f" and at most {self.high:g}"
+        lower = f"more than {self.low:g}" if self.above else f"at least {self.low:g}"
+        return None if fits else f"it must be {lower}{upper}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    choices: tuple[str, ...]
+
+    def problem(self, value: str) -> str | None:
+        return None if value in self.choices else f"one of {', '.join(self.choices)}"
+
+
 def read_table(cls: type[T], table: Any, where: str) -> T:
     """Build ``cls`` from ``table``; ``where`` is the path shown in errors."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: expected a table, found {_kind(table)}")
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
     for key in table:
         if key not in known:
@@ -44,6 +69,13 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:
+    if get_origin(hint) is Annotated:
+        inner, rule = get_args(hint)
+        read = _read(inner, value, where)
+        problem = rule.problem(read)
+        if problem is not None:
+            raise ConfigError(f"{where} is {value!r}; {problem}")
+        return read
     if get_origin(hint) in (Union, types.UnionType):
         (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
         return None if value is None else _read(inner, value, where)

@@ -18,6 +18,8 @@ from pdcore.generation import (
 from pdcore.kv_layout import KvLayout
 from pdwire.v1 import decode_pb2, generation_pb2, node_pb2
 
+MAX_CHOICES = 1024  # whatever the router's own limit is
+
 _FINISH = {
     FinishReason.STOP: decode_pb2.FINISH_REASON_STOP,
     FinishReason.LENGTH: decode_pb2.FINISH_REASON_LENGTH,
@@ -48,8 +50,10 @@ def request_to_proto(request: GenerationRequest) -> generation_pb2.GenerationReq
 
 def request_from_proto(message: generation_pb2.GenerationRequest) -> GenerationRequest:
     """Raises InvalidRequest for a message that no router of ours would send."""
-    if not message.prompt_token_ids or message.max_tokens < 1 or message.num_choices < 1:
-        raise InvalidRequest("a request needs prompt tokens, max_tokens >= 1 and num_choices >= 1")
+    if not message.prompt_token_ids or message.max_tokens < 1:
+        raise InvalidRequest("a request needs prompt tokens and max_tokens >= 1")
+    if not 1 <= message.num_choices <= MAX_CHOICES:
+        raise InvalidRequest(f"num_choices is {message.num_choices}; 1 to {MAX_CHOICES}")
     sampling = message.sampling
     if not (0 <= sampling.temperature < float("inf") and 0 < sampling.top_p <= 1):
         raise InvalidRequest("temperature must be finite and >= 0, top_p in (0, 1]")
@@ -146,6 +150,7 @@ def status_to_proto(view: NodeView) -> node_pb2.NodeStatus:
             pages_used=load.pages_used,
             pages_draining=load.pages_draining,
             pages_promised=load.pages_promised,
+            num_transferring=load.num_transferring,
         ),
         peers=[node_pb2.Peer(name=name, epoch=epoch) for name, epoch in sorted(view.peers)],
         draining=view.draining,
@@ -175,6 +180,7 @@ def status_from_proto(message: node_pb2.NodeStatus) -> NodeView:
             pages_used=load.pages_used,
             pages_draining=load.pages_draining,
             pages_promised=load.pages_promised,
+            num_transferring=load.num_transferring,
         ),
         peers=frozenset((NodeName(peer.name), Epoch(peer.epoch)) for peer in message.peers),
         draining=message.draining,

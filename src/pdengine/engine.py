@@ -13,7 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pdcore.errors import ConfigError
+from pdcore.errors import ConfigError, InvalidRequest, PromptTooLong
+from pdcore.generation import GenerationRequest
 from pdcore.kv_layout import KvLayout
 from pdcore.settings import EngineSettings
 from pdengine.attention import build_backend
@@ -69,6 +70,27 @@ class Engine:
     def max_tokens(self) -> int:
         """Most tokens, prompt and generated, of one sequence: the model's context or the pool."""
         return min(self.config.max_tokens, self.kv.num_pages * self.layout.page_tokens)
+
+    def check(self, request: GenerationRequest) -> None:
+        """Whether the model can compute this at all; whoever sent it may not be a router of ours.
+
+        Raises InvalidRequest (a token that the vocabulary lacks) or PromptTooLong.
+        """
+        self.check_tokens(request.prompt_token_ids)
+        num_tokens = len(request.prompt_token_ids) + request.max_tokens
+        if num_tokens > self.config.max_tokens:
+            raise PromptTooLong(
+                f"prompt ({len(request.prompt_token_ids)} tokens) and max_tokens"
+                f" ({request.max_tokens}) exceed the model's context of {self.config.max_tokens}"
+            )
+
+    def check_tokens(self, token_ids: SequenceOf[int]) -> None:
+        """Raises InvalidRequest for a token id that the model has no embedding for."""
+        highest = max(token_ids)
+        if highest >= self.config.vocab_size:
+            raise InvalidRequest(
+                f"token id {highest}; this model's are 0 to {self.config.vocab_size - 1}"
+            )
 
     @torch.inference_mode()
     def run(self, slices: SequenceOf[Slice]) -> list[tuple[int, ...]]:

@@ -25,11 +25,14 @@ def _log_progress(stage: str, fraction: float) -> None:
     log.info("loading: %s", stage, extra=extra)
 
 
-def node_load(pool: PagePool, num_queued: int, num_running: int) -> NodeLoad:
+def node_load(
+    pool: PagePool, *, num_queued: int, num_running: int, num_transferring: int
+) -> NodeLoad:
     counts = pool.counts()
     return NodeLoad(
         num_queued=num_queued,
         num_running=num_running,
+        num_transferring=num_transferring,
         pages_free=counts.free,
         pages_cached=counts.cached,
         pages_reserved=counts.reserved,

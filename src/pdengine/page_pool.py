@@ -181,13 +181,6 @@ class PagePool:
         """The page with this content, in whatever state; ``share`` it before anything else."""
         return self._pages_by_label.get(label)
 
-    def forget_labels(self) -> None:
-        """No content can be found again; cached pages become free."""
-        self._free.extend(self._cached)
-        self._cached.clear()
-        self._labels.clear()
-        self._pages_by_label.clear()
-
     def check(self) -> None:
         """Assert every invariant, recounted from scratch. For tests and debugging."""
         draining = self._holds.keys() - self._references.keys()

@@ -27,8 +27,6 @@ class PrefixCache:
         self._page_tokens = page_tokens
         self._fingerprint = fingerprint.encode()
         self._enabled = enabled
-        self.num_lookup_tokens = 0
-        self.num_hit_tokens = 0
 
     def match(self, token_ids: Sequence[int], salt: str) -> list[int]:
         """The longest cached prefix, in whole pages; the caller releases the pages.
@@ -44,8 +42,6 @@ class PrefixCache:
             if page is None or not self._pool.share([page]):
                 break
             pages.append(page)
-        self.num_lookup_tokens += len(token_ids)
-        self.num_hit_tokens += len(pages) * self._page_tokens
         return pages
 
     def insert(
@@ -61,10 +57,6 @@ class PrefixCache:
                 pages, self._labels(token_ids, salt, num_computed), strict=False
             ):
                 self._pool.label(page, label)
-
-    def clear(self) -> None:
-        """Forget all content. The counters stay."""
-        self._pool.forget_labels()
 
     def _labels(self, token_ids: Sequence[int], salt: str, num_tokens: int) -> Iterator[bytes]:
         """One label for each full page among the first ``num_tokens`` tokens."""

@@ -33,6 +33,7 @@ def ready_text(
             "",
             *(f"  {child.node.name:<10} {child.log_path}" for child in children),
             f"  {'settings':<10} {run_dir / 'cluster.toml'}",
+            f"  {'metrics':<10} {' '.join(_metrics_urls(settings))}",
             "",
             "Try it, or stop it with Ctrl-C:",
             "",
@@ -40,6 +41,11 @@ def ready_text(
             "",
         )
     )
+
+
+def _metrics_urls(settings: ClusterSettings) -> list[str]:
+    addresses = (node.metrics or node.address for node in settings.nodes)
+    return [f"http://{address}/metrics" for address in addresses]
 
 
 def ready_json(

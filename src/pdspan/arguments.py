@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pdcore.cluster import NodeRole
+from pdcore.settings import ModelSettings
 from pdcore.version import __version__
 
-DEFAULT_MODEL = "smollm2-135m-instruct"
+DEFAULT_MODEL = ModelSettings().path
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvtransfer.limits import MODES
 from pdcore.cluster import NodeRole
 from pdcore.errors import ConfigError
 from pdcore.settings import ClusterSettings, cluster_from_table
+from pdspan.cluster_checks import check_mode
 
 HOST = "127.0.0.1"
 
@@ -53,7 +53,9 @@ def local_cluster(options: UpOptions) -> ClusterSettings:
     if options.transfer is not None:
         table["transfer"] = {"mode": options.transfer}
     settings = cluster_from_table(table, options.overrides, origin="pdspan up")
-    _check_mode(settings.transfer.mode)
+    check_mode(settings)
+    if settings.tls.enabled:
+        raise ConfigError("pdspan up serves plain text on loopback; TLS belongs in a cluster file")
     return settings
 
 
@@ -90,13 +92,19 @@ def check_port_free(port: int) -> None:
 
 
 def _nodes(options: UpOptions) -> Iterator[dict[str, Any]]:
-    ports = iter(_free_ports(1 + options.num_prefill + options.num_decode))
+    """Each prefill and decode node also serves its metrics, on a port of its own."""
+    ports = iter(_free_ports(1 + 2 * (options.num_prefill + options.num_decode)))
     router_port = options.port or next(ports)
     yield {"name": "router", "role": NodeRole.ROUTER, "bind": f"{HOST}:{router_port}"}
     counts = {NodeRole.PREFILL: options.num_prefill, NodeRole.DECODE: options.num_decode}
     for role, count in counts.items():
         for number in range(1, count + 1):
-            yield {"name": f"{role}-{number}", "role": role, "bind": f"{HOST}:{next(ports)}"}
+            yield {
+                "name": f"{role}-{number}",
+                "role": role,
+                "bind": f"{HOST}:{next(ports)}",
+                "metrics": f"{HOST}:{next(ports)}",
+            }
 
 
 def _free_ports(count: int) -> list[int]:
@@ -106,8 +114,3 @@ def _free_ports(count: int) -> list[int]:
         for held in sockets:
             held.bind((HOST, 0))
         return [held.getsockname()[1] for held in sockets]
-
-
-def _check_mode(mode: str) -> None:
-    if mode not in MODES:
-        raise ConfigError(f"no transfer mode {mode!r}; one of {', '.join(MODES)}")

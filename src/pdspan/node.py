@@ -16,6 +16,7 @@ from pdcore.errors import ConfigError
 from pdcore.rpc import check_bind
 from pdcore.runtime import Serve, run_node
 from pdcore.settings import load_cluster, with_insecure
+from pdspan.cluster_checks import check_mode
 from pdspan.models import resolve_model
 from pdspan.progress import open_progress
 
@@ -41,6 +42,7 @@ def run_one_node(
     if node.role is not role:
         raise ConfigError(f"{name} is a {node.role} node: start it with 'pdspan {node.role}'")
     check_bind(settings, node)
+    check_mode(settings)
     with open_progress() as progress:
         model_dir = resolve_model(settings.model.path, progress.report)
     return run_node(_service(role), settings, node, model_dir)

@@ -31,7 +31,12 @@ class PrefillState:
         self._pairs = pairs
 
     def load(self) -> NodeLoad:
-        return node_load(self._pool, self._worker.num_queued, self._worker.num_running)
+        return node_load(
+            self._pool,
+            num_queued=self._worker.num_queued,
+            num_running=self._worker.num_running,
+            num_transferring=self._worker.num_sending,
+        )
 
     @property
     def pages_shared(self) -> int:

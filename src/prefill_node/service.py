@@ -6,12 +6,13 @@ back.
 """
 
 import asyncio
+import logging
 from typing import Any
 
 import grpc
 
 from kvtransfer.channels import Pairs
-from kvtransfer.limits import limits_for
+from kvtransfer.limits import SendLimits, limits_for
 from kvtransfer.sender import KvSender, OutgoingTransfer
 from pdcore.cluster import Epoch, NodeInfo, NodeName
 from pdcore.drain import Drain
@@ -27,6 +28,8 @@ from pdwire.v1 import prefill_pb2
 from pdwire.v1.generation_pb2 import TransferReport
 from prefill_node.queue import Job
 from prefill_node.worker import PrefillWorker
+
+log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -62,19 +65,36 @@ class PrefillService:
                 f" {message.epoch}: the node restarted"
             )
         timeline = TimelineRecorder(self._info.name)
-        job = self._worker.submit(request_from_proto(message.request))
+        request = request_from_proto(message.request)
+        self._engine.check(request)
+        limits = limits_for(message.mode, self._transfer, self._engine.layout)
+        job = self._worker.submit(request)
         try:
-            await self._compute_and_ship(job, message, timeline)
+            await self._compute_and_ship(job, message, limits, timeline)
         finally:
             self._worker.leave(job)
+        log.info(
+            "prefilled",
+            extra={
+                "request_id": request.request_id,
+                "transfer_id": message.transfer_id,
+                "mode": message.mode,
+                "prompt_tokens": len(request.prompt_token_ids),
+                "cached_tokens": job.cached_tokens,
+            },
+        )
         return prefill_pb2.RunResult(cached_tokens=job.cached_tokens, timeline=timeline.to_proto())
 
     async def _compute_and_ship(
-        self, job: Job, message: prefill_pb2.RunRequest, timeline: TimelineRecorder
+        self,
+        job: Job,
+        message: prefill_pb2.RunRequest,
+        limits: SendLimits,
+        timeline: TimelineRecorder,
     ) -> None:
         progress = job.progress()
         num_final = await anext(progress)  # admitted: it has its pages now
-        sender = self._sender(job, message)
+        sender = self._sender(job, message, limits)
         async with asyncio.TaskGroup() as tasks:
             transfer = tasks.create_task(self._ship(sender, message.mode))
             sender.pages_ready(num_final // self._engine.layout.page_tokens)
@@ -94,8 +114,7 @@ class PrefillService:
         self._metrics.count_transfer(report)
         return report
 
-    def _sender(self, job: Job, message: prefill_pb2.RunRequest) -> KvSender:
-        layout = self._engine.layout
+    def _sender(self, job: Job, message: prefill_pb2.RunRequest, limits: SendLimits) -> KvSender:
         return KvSender(
             self._pairs.pair(NodeName(message.decode_address), message.decode_address),
             self._engine.kv,
@@ -105,7 +124,7 @@ class PrefillService:
                 page_table=tuple(job.admitted.pages),
                 num_tokens=len(job.request.prompt_token_ids),
             ),
-            limits_for(message.mode, self._transfer, layout),
+            limits,
             self._transfer,
         )
 

@@ -39,6 +39,7 @@ class PrefillWorker:
         self._metrics = metrics
         self._queue = PrefillQueue(engine.pool, engine.prefix, engine.layout, queue.max_queued)
         self._running: list[Job] = []
+        self._sending: set[Job] = set()  # computed, their pages not yet committed elsewhere
         self._in_step: list[Job] = []
         self._draining: list[int] = []
         self._work = asyncio.Event()
@@ -51,6 +52,10 @@ class PrefillWorker:
     def num_running(self) -> int:
         return len(self._running)
 
+    @property
+    def num_sending(self) -> int:
+        return len(self._sending)
+
     def submit(self, request: GenerationRequest) -> Job:
         """Queue a prompt. Raises PromptTooLong or NoCapacity."""
         job = Job(request)
@@ -61,6 +66,7 @@ class PrefillWorker:
     def leave(self, job: Job) -> None:
         """The job's ``Run`` ends: give back all that it holds. Idempotent."""
         self._queue.discard(job)
+        self._sending.discard(job)
         if job in self._running:
             self._running.remove(job)
         if job in self._in_step:
@@ -133,6 +139,7 @@ class PrefillWorker:
         self._metrics.generated_tokens.inc(len(first_tokens))
         self._metrics.first_token_s.observe(job.finished_s - job.queued_s)
         self._running.remove(job)
+        self._sending.add(job)
         self._engine.prefix.insert(
             sequence.token_ids, job.request.cache_salt, sequence.pages, sequence.num_computed
         )

@@ -12,6 +12,7 @@ from collections.abc import Sequence as ListOf
 from hashlib import blake2b
 from itertools import combinations
 
+from pdcore.errors import InvalidRequest
 from pdcore.generation import FinishReason, GenerationRequest
 from pdcore.kv_layout import KvLayout
 from pdengine.batch import Slice
@@ -19,7 +20,7 @@ from pdengine.page_pool import PagePool
 from pdengine.prefix_cache import PrefixCache
 from pdengine.sequence import Sequence
 
-VOCAB = 4
+VOCAB = 4  # what it samples from
 _TOKEN_BYTES = 8  # of one layer: K and V, one head, one float32 each
 
 
@@ -87,6 +88,13 @@ class FakeEngine:
         self.steps: list[list[Slice]] = []
         self.num_computed_tokens = 0
         self.fail_next: Exception | None = None
+
+    def check(self, request: GenerationRequest) -> None:
+        self.check_tokens(request.prompt_token_ids)
+
+    def check_tokens(self, token_ids: ListOf[int]) -> None:
+        if max(token_ids) >= VOCAB:
+            raise InvalidRequest(f"token id {max(token_ids)}; this model's are 0 to {VOCAB - 1}")
 
     def run(self, slices: ListOf[Slice]) -> list[tuple[int, ...]]:
         self.steps.append(list(slices))

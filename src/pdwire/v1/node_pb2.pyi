@@ -59,7 +59,7 @@ class NodeInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., layout: _Optional[_Union[KvLayout, _Mapping]] = ..., model: _Optional[str] = ..., max_tokens: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
 
 class NodeLoad(_message.Message):
-    __slots__ = ("num_queued", "num_running", "pages_free", "pages_cached", "pages_reserved", "pages_used", "pages_draining", "pages_promised")
+    __slots__ = ("num_queued", "num_running", "pages_free", "pages_cached", "pages_reserved", "pages_used", "pages_draining", "pages_promised", "num_transferring")
     NUM_QUEUED_FIELD_NUMBER: _ClassVar[int]
     NUM_RUNNING_FIELD_NUMBER: _ClassVar[int]
     PAGES_FREE_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,7 @@ class NodeLoad(_message.Message):
     PAGES_USED_FIELD_NUMBER: _ClassVar[int]
     PAGES_DRAINING_FIELD_NUMBER: _ClassVar[int]
     PAGES_PROMISED_FIELD_NUMBER: _ClassVar[int]
+    NUM_TRANSFERRING_FIELD_NUMBER: _ClassVar[int]
     num_queued: int
     num_running: int
     pages_free: int
@@ -76,7 +77,8 @@ class NodeLoad(_message.Message):
     pages_used: int
     pages_draining: int
     pages_promised: int
-    def __init__(self, num_queued: _Optional[int] = ..., num_running: _Optional[int] = ..., pages_free: _Optional[int] = ..., pages_cached: _Optional[int] = ..., pages_reserved: _Optional[int] = ..., pages_used: _Optional[int] = ..., pages_draining: _Optional[int] = ..., pages_promised: _Optional[int] = ...) -> None: ...
+    num_transferring: int
+    def __init__(self, num_queued: _Optional[int] = ..., num_running: _Optional[int] = ..., pages_free: _Optional[int] = ..., pages_cached: _Optional[int] = ..., pages_reserved: _Optional[int] = ..., pages_used: _Optional[int] = ..., pages_draining: _Optional[int] = ..., pages_promised: _Optional[int] = ..., num_transferring: _Optional[int] = ...) -> None: ...
 
 class Peer(_message.Message):
     __slots__ = ("name", "epoch")

@@ -54,18 +54,6 @@ def test_an_empty_cluster_has_no_pair() -> None:
     assert ClusterView().pairs() == ()
 
 
-def test_a_load_adds_up_without_what_is_only_promised() -> None:
-    load = NodeLoad(
-        pages_free=1,
-        pages_cached=2,
-        pages_reserved=4,
-        pages_used=8,
-        pages_draining=16,
-        pages_promised=32,
-    )
-    assert load.pages_total == 31
-
-
 def test_epochs_differ_and_fit_in_a_signed_word() -> None:
     epochs = {new_epoch() for _ in range(100)}
     assert len(epochs) == 100

@@ -9,7 +9,7 @@ from pdcore.logs import JsonFormatter
 
 
 def line(record: logging.LogRecord) -> dict[str, object]:
-    text = JsonFormatter("decode-1").format(record)
+    text = JsonFormatter("paris", "decode-1").format(record)
     assert "\n" not in text
     parsed: dict[str, object] = json.loads(text)
     return parsed
@@ -26,7 +26,12 @@ def test_a_line_has_time_level_node_and_message() -> None:
     parsed = line(record("ready on %s", "127.0.0.1:7001"))
     time = datetime.fromisoformat(str(parsed.pop("time")))
     assert time.tzinfo is not None
-    assert parsed == {"level": "warning", "node": "decode-1", "message": "ready on 127.0.0.1:7001"}
+    assert parsed == {
+        "level": "warning",
+        "cluster": "paris",
+        "node": "decode-1",
+        "message": "ready on 127.0.0.1:7001",
+    }
 
 
 def test_what_is_passed_as_extra_becomes_keys() -> None:

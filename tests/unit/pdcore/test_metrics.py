@@ -15,16 +15,21 @@ class Node:
     num_queued = 0
 
     def load(self) -> NodeLoad:
-        return NodeLoad(self.num_queued, 3, 10, 20, 30, 40, 50, 60)
+        return NodeLoad(self.num_queued, 3, 10, 20, 30, 40, 50, 60, num_transferring=4)
 
 
 def value(metrics: NodeMetrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"pdspan_{name}", labels)
 
 
-def test_gauges_are_read_when_they_are_scraped() -> None:
+async def test_gauges_are_read_when_they_are_scraped() -> None:
+    """A scrape comes from a thread of its own; the event loop, which owns the pool, reads."""
     node, metrics = Node(), NodeMetrics()
     metrics.show_load(node)
+    await asyncio.to_thread(scrape, node, metrics)
+
+
+def scrape(node: Node, metrics: NodeMetrics) -> None:
     expected = {
         "free": 10,
         "cached": 20,
@@ -36,6 +41,7 @@ def test_gauges_are_read_when_they_are_scraped() -> None:
     }
     assert {state: value(metrics, "pages", state=state) for state in expected} == expected
     assert (value(metrics, "queued"), value(metrics, "running")) == (0, 3)
+    assert value(metrics, "transferring") == 4
     node.num_queued = 7
     assert value(metrics, "queued") == 7
 

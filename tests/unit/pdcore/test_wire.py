@@ -51,7 +51,7 @@ requests = st.builds(
     ),
     max_tokens=at_least_one,
     min_tokens=uint32,
-    num_choices=at_least_one,
+    num_choices=st.integers(1, 1024),
     stop_token_ids=token_ids,
     cache_salt=text,
     timeout_s=st.none() | st.floats(0, 1e6),
@@ -135,7 +135,9 @@ def test_sampling_out_of_range_is_refused_by_name(field: str, value: float) -> N
 def test_a_request_that_asks_for_nothing_is_refused(field: str) -> None:
     wrong = message()
     wrong.ClearField(field)
-    with pytest.raises(InvalidRequest, match="prompt tokens, max_tokens >= 1 and num_choices >= 1"):
+    with pytest.raises(
+        InvalidRequest, match=r"prompt tokens and max_tokens >= 1|num_choices is 0; 1 to 1024"
+    ):
         request_from_proto(wrong)
 
 

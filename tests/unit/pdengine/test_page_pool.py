@@ -238,17 +238,6 @@ def test_a_page_has_one_label_until_it_is_taken_again() -> None:
     assert pool.labelled(b"b") == page
 
 
-def test_forget_labels_frees_the_cache_and_spares_used_pages() -> None:
-    pool = PagePool(3)
-    cached(pool, b"a")
-    (page,) = taken(pool, 1)
-    pool.label(page, b"b")
-    pool.forget_labels()
-    assert counts(pool) == {"free": 2, "used": 1}
-    pool.release([page])
-    assert counts(pool) == {"free": 3}
-
-
 def test_drained_pages_of_an_aborted_transfer_are_free() -> None:
     pool = PagePool(2)
     promise = pool.promise(2)
@@ -420,12 +409,6 @@ class Owners(RuleBasedStateMachine):
         self.pool.drained(pages)
         self.pool.drained(pages)
 
-    @precondition(lambda self: self.pool.counts().cached > NUM_PAGES // 2)
-    @rule()
-    def clear(self) -> None:
-        self.cache.clear()
-        assert self.cache.match([0, 0, 0], "") == []
-
     @invariant()
     def counts_are_those_of_the_owners(self) -> None:
         self.pool.check()
@@ -448,8 +431,8 @@ class Owners(RuleBasedStateMachine):
             self.pool.release(pages)
         for pages in (*self.reserved, *self.draining):
             self.pool.drained(pages)
-        self.cache.clear()
-        assert counts(self.pool) == {"free": NUM_PAGES}
+        rest = self.pool.counts()
+        assert rest.free + rest.cached == NUM_PAGES and not rest.promised
 
 
 Owners.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

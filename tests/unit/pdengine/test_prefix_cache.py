@@ -142,15 +142,6 @@ def test_promised_room_is_not_matched() -> None:
     pool.check()
 
 
-def test_clear_forgets() -> None:
-    pool = PagePool(8)
-    cache = PrefixCache(pool, PAGE, "layout")
-    stored(cache, pool, PROMPT, "")
-    cache.clear()
-    assert cache.match(PROMPT, "") == []
-    assert pool.counts().free == 8
-
-
 def test_a_disabled_cache_finds_and_keeps_nothing() -> None:
     pool = PagePool(8)
     stored(PrefixCache(pool, PAGE, "layout"), pool, PROMPT, "")
@@ -158,16 +149,6 @@ def test_a_disabled_cache_finds_and_keeps_nothing() -> None:
     assert cache.match(PROMPT, "") == []
     stored(cache, pool, PROMPT, "salt")
     assert pool.counts().cached == 2
-    assert (cache.num_lookup_tokens, cache.num_hit_tokens) == (0, 0)
-
-
-def test_counters() -> None:
-    pool = PagePool(8)
-    cache = PrefixCache(pool, PAGE, "layout")
-    cache.match(PROMPT, "")
-    stored(cache, pool, PROMPT, "")
-    cache.match(PROMPT, "")
-    assert (cache.num_lookup_tokens, cache.num_hit_tokens) == (22, 8)
 
 
 @settings(deadline=None)

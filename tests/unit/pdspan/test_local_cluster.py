@@ -75,7 +75,7 @@ def test_each_node_gets_twice_its_share_of_the_cores(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("transfer.mode=fast",), "no transfer mode 'fast'; one of sequential_layer, "),
+        (("transfer.mode=fast",), "transfer.mode is 'fast'; one of sequential_layer, "),
         (("transfer.mod=bulk",), "pdspan up: transfer: unknown key 'mod'; did you mean 'mode'"),
         (("engine.threads=two",), "pdspan up: engine: threads: expected a whole number"),
     ],

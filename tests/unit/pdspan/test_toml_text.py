@@ -38,7 +38,7 @@ clusters = st.builds(
     name=text,
     insecure=st.booleans(),
     model=st.builds(ModelSettings, path=text, served_name=st.none() | text),
-    transfer=st.builds(TransferSettings, stall_s=st.floats(0, 1e9), stripes=st.integers(1, 9)),
+    transfer=st.builds(TransferSettings, stall_s=st.floats(0.001, 1e9), stripes=st.integers(1, 9)),
     tls=st.just(TlsSettings()) | st.builds(TlsSettings, ca=text, cert=text, key=text),
     nodes=st.lists(nodes, max_size=3, unique_by=lambda node: node.name).map(tuple),
 )
