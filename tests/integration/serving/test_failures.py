@@ -241,3 +241,15 @@ def test_a_restart_drains(cluster: NodeCluster) -> None:
     assert streaming.events[-1]["choices"][0]["finish_reason"] == "length"
     restart(cluster, "decode")
     assert_serves(cluster)
+
+
+def test_a_drain_waits_for_pages_that_have_not_been_sent_yet(cluster: NodeCluster) -> None:
+    """The decode node has promised pages and hears SIGTERM while prefill still computes."""
+    streaming = Streaming(cluster, prompt=LONG_PROMPT, max_tokens=5, cache_salt=str(time.time_ns()))
+    wait_until(lambda: cluster.loads()["prefill"].num_running == 1)
+    assert cluster.process("decode").stop() == 0
+    streaming.join()
+    assert streaming.status == httpx.codes.OK
+    assert streaming.events[-1]["choices"][0]["finish_reason"] == "length"
+    restart(cluster, "decode")
+    assert_serves(cluster)
