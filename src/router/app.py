@@ -74,11 +74,14 @@ def open_service(
     placer: Placer,
 ) -> Service:
     """Load the tokenizer and put together what serves requests. Raises ConfigError."""
-    model = load_model_info(model_dir, settings.model)
+    preparer = Preparer(
+        ModelText.load(model_dir), load_model_info(model_dir, settings.model), settings.router
+    )
+    _warn_of_unknown_tokens(preparer)
     return Service(
         name=node.name,
         settings=settings,
-        preparer=Preparer(ModelText.load(model_dir), model, settings.router),
+        preparer=preparer,
         cluster=cluster,
         relay=Relay(cluster, placer),
         drain=Drain("the router"),
@@ -99,6 +102,18 @@ def build_app(service: Service, placer: Placer) -> ASGIApp:
     for path, kind in (("/v1/completions", COMPLETIONS), ("/v1/chat/completions", CHAT)):
         app.router.routes.append(Route(path, GenerationEndpoint(kind, service), methods=["POST"]))
     return RequestScope(app, service.metrics)
+
+
+def _warn_of_unknown_tokens(preparer: Preparer) -> None:
+    """No refusal: many fine-tunes add a padding token that no text ever becomes."""
+    highest, vocab_size = preparer.text.highest_token_id, preparer.model.vocab_size
+    if highest >= vocab_size:
+        log.warning(
+            "the tokenizer has ids up to %d, the model only up to %d: text that becomes one of"
+            " those above is refused",
+            highest,
+            vocab_size - 1,
+        )
 
 
 class _Server(uvicorn.Server):

@@ -70,20 +70,21 @@ class Preparer:
     async def _encode(self, prompt: str | TokenPrompt | ChatPrompt) -> TokenIds:
         match prompt:
             case ChatPrompt(messages):
-                return await self.text.encode_chat(messages)
+                return self._known(await self.text.encode_chat(messages), "messages")
             case TokenPrompt(token_ids):
-                self._check_token_ids(token_ids)
-                return token_ids
-        return await self.text.encode_completion(prompt)
+                return self._known(token_ids, "prompt")
+        return self._known(await self.text.encode_completion(prompt), "prompt")
 
-    def _check_token_ids(self, token_ids: TokenIds) -> None:
-        for token_id in token_ids:
+    def _known(self, token_ids: TokenIds, field: str) -> TokenIds:
+        """``token_ids`` if the model has an embedding for each: a tokenizer may know more."""
+        for token_id in (min(token_ids, default=0), max(token_ids, default=0)):
             if not 0 <= token_id < self.model.vocab_size:
                 raise InvalidRequest(
-                    f"prompt holds token id {shown(token_id)}; this model's are"
+                    f"token id {shown(token_id)} in {field}; this model's are"
                     f" 0 to {self.model.vocab_size - 1}",
-                    param="prompt",
+                    param=field,
                 )
+        return token_ids
 
     def _sampling(self, fields: CommonFields) -> SamplingParams:
         seed = secrets.randbits(64) if fields.seed is None else fields.seed % 2**64

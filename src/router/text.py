@@ -32,6 +32,11 @@ class ModelText:
         self._template = template
         self._vocabulary = Vocabulary(tokenizer)
 
+    @property
+    def highest_token_id(self) -> int:
+        """Of all that text can become, added tokens included."""
+        return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+
     @classmethod
     def load(cls, model_dir: Path) -> Self:
         """Raises ConfigError when the directory has no usable tokenizer."""

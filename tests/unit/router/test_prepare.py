@@ -1,6 +1,7 @@
 """Limits of this model and cluster, defaults, and what a request is when it leaves the edge."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pdcore.settings import RouterSettings
 from router.model_info import ModelInfo
 from router.openai_api import read_chat, read_completion
 from router.prepare import Preparer
-from tiny_text import tiny_text
+from tiny_text import byte_level_tokenizer, tiny_text
 
 MODEL = ModelInfo("tiny", vocab_size=330, max_tokens=32, eos_token_ids=(1, 5))
 PREPARER = Preparer(tiny_text(), MODEL, RouterSettings(max_choices=4, default_timeout_s=9.0))
@@ -91,6 +92,25 @@ async def test_token_ids_of_this_vocabulary(token_id: int) -> None:
     with pytest.raises(InvalidRequest, match=r"token id .*; this model's are 0 to 329") as caught:
         await prepare(prompt=[1, token_id])
     assert caught.value.param == "prompt"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("prompt", "a <think>"),
+        ("messages", [{"role": "user", "content": "a <think>"}]),
+    ],
+)
+async def test_text_whose_tokens_the_model_lacks(field: str, value: Any) -> None:
+    """Many fine-tunes add a token to the tokenizer, but no row to the model's embedding."""
+    added = byte_level_tokenizer().token_to_id("<think>")
+    small = replace(PREPARER, model=replace(MODEL, vocab_size=added))
+    read = read_chat if field == "messages" else read_completion
+    api = read(json.dumps({field: value}).encode())
+    expected = f"token id {added} in {field}; this model's are 0 to {added - 1}"
+    with pytest.raises(InvalidRequest, match=expected) as caught:
+        await small.prepare(api, RequestId("r1"), 100)
+    assert caught.value.param == field
 
 
 async def test_choices_are_limited() -> None:

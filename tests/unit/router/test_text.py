@@ -52,6 +52,11 @@ async def test_a_model_without_a_template_has_no_chat() -> None:
         await tiny_text(template=False).encode_chat([ChatMessage("user", "hi")])
 
 
+def test_the_highest_token_id_counts_added_tokens() -> None:
+    tokenizer = byte_level_tokenizer()
+    assert ModelText(tokenizer).highest_token_id == tokenizer.token_to_id("<think>")
+
+
 def test_load(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no tokenizer\.json"):
         ModelText.load(tmp_path)
