@@ -210,4 +210,11 @@ def _read(body: bytes) -> tuple[Fields, CommonFields]:
         raise InvalidRequest(
             "stream_options needs stream: true; leave it out otherwise", param="stream_options"
         )
+    params = common.kv_transfer_params
+    if params.mode is not None and params.placement == Arm.COLOCATED:
+        raise InvalidRequest(
+            f"kv_transfer_params.mode is {shown(params.mode)}, but with"
+            " kv_transfer_params.placement 'colocated' nothing is transferred",
+            param="kv_transfer_params.mode",
+        )
     return fields, common

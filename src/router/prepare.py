@@ -14,6 +14,7 @@ from pdcore.settings import RouterSettings
 from router.bodies import shown
 from router.model_info import ModelInfo
 from router.openai_api import ApiRequest, ChatPrompt, CommonFields, TokenPrompt
+from router.placement import Arm
 from router.text import ModelText, TokenIds
 
 
@@ -65,6 +66,14 @@ class Preparer:
                 f"min_tokens ({shown(fields.min_tokens)}) is more than max_tokens"
                 f" ({shown(api.max_tokens)})",
                 param="min_tokens",
+            )
+        params = fields.kv_transfer_params
+        if params.mode and params.placement is None and self.settings.placement == Arm.COLOCATED:
+            raise InvalidRequest(
+                f"kv_transfer_params.mode is {shown(params.mode)}, but this cluster's"
+                " router.placement is colocated: nothing is transferred unless"
+                " kv_transfer_params.placement is 'disaggregated'",
+                param="kv_transfer_params.mode",
             )
 
     async def _encode(self, prompt: str | TokenPrompt | ChatPrompt) -> TokenIds:

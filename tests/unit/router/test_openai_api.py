@@ -75,11 +75,13 @@ def test_messages_are_text_or_text_parts() -> None:
 
 
 def test_what_experiments_ask_for() -> None:
-    params = {"mode": "sequential", "placement": "colocated"}
+    params = {"mode": "sequential", "placement": "disaggregated"}
     api = read_completion(completion(kv_transfer_params=params, timeline=True))
     assert api.fields.kv_transfer_params.mode == "sequential"
-    assert api.arm is Arm.COLOCATED
+    assert api.arm is Arm.DISAGGREGATED
     assert api.fields.timeline
+    colocated = completion(kv_transfer_params={"placement": "colocated"})
+    assert read_completion(colocated).arm is Arm.COLOCATED
 
 
 def test_max_completion_tokens_is_the_newer_name() -> None:
@@ -134,6 +136,12 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         {"kv_transfer_params": {"placement": "here"}},
         "kv_transfer_params.placement",
         "must be one of 'colocated' or 'disaggregated', not 'here'",
+    ),
+    (
+        {"kv_transfer_params": {"placement": "colocated", "mode": "bulk"}},
+        "kv_transfer_params.mode",
+        "kv_transfer_params.mode is 'bulk', but with kv_transfer_params.placement 'colocated'"
+        " nothing is transferred",
     ),
 ]
 

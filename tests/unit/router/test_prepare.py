@@ -113,6 +113,21 @@ async def test_text_whose_tokens_the_model_lacks(field: str, value: Any) -> None
     assert caught.value.param == field
 
 
+async def test_a_mode_needs_a_transfer() -> None:
+    """Where the cluster places requests colocated, a mode would be ignored in silence."""
+    colocated = replace(PREPARER, settings=RouterSettings(placement="colocated"))
+
+    async def ask(**params: str) -> None:
+        body = json.dumps({"prompt": [10], "kv_transfer_params": params}).encode()
+        await colocated.prepare(read_completion(body), RequestId("r1"), 100)
+
+    await ask()
+    await ask(mode="bulk", placement="disaggregated")
+    with pytest.raises(InvalidRequest, match="'bulk', but .* router.placement .* colo") as caught:
+        await ask(mode="bulk")
+    assert caught.value.param == "kv_transfer_params.mode"
+
+
 async def test_choices_are_limited() -> None:
     with pytest.raises(InvalidRequest, match="n must be at most 4, not 5"):
         await prepare(n=5)
