@@ -76,11 +76,12 @@ class Service:
         with self.drain.request(), self.metrics.in_flight.track_inprogress():
             yield
 
-    def context_tokens(self) -> int:
-        """The most tokens, prompt and answer together, that model and all nodes can hold."""
+    def context_tokens(self) -> int | None:
+        """The most tokens, prompt and answer together, that all nodes can hold; None without a
+        node: then nothing can be served, and no length is right or wrong."""
         view = self.cluster.view()
         nodes = (node.info.max_tokens for node in (*view.prefill, *view.decode))
-        return min([self.preparer.model.max_tokens, *nodes])
+        return min(nodes, default=None)
 
 
 class GenerationEndpoint:

@@ -1,6 +1,8 @@
-"""What the router must know of the model besides its text: names, limits, end-of-text tokens.
+"""What the router must know of the model besides its text: name, vocabulary, end-of-text tokens.
 
-Read once, at start, from ``config.json`` and ``generation_config.json``. No weights are opened.
+Read once, at start, from ``config.json`` and ``generation_config.json``. No weights are opened. How
+long a context may be is not read here: the nodes say it, since RoPE scaling may reach beyond
+``max_position_embeddings`` and a pool of pages may not reach as far.
 """
 
 import json
@@ -14,11 +16,10 @@ from pdcore.settings import ModelSettings
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """``name`` is what clients call it; ``max_tokens`` bounds prompt + generated tokens."""
+    """``name`` is what clients call it."""
 
     name: str
     vocab_size: int
-    max_tokens: int
     eos_token_ids: tuple[int, ...]
 
 
@@ -28,7 +29,6 @@ def load_model_info(model_dir: Path, settings: ModelSettings) -> ModelInfo:
     return ModelInfo(
         name=settings.public_name,
         vocab_size=_positive(config, "vocab_size", model_dir),
-        max_tokens=_positive(config, "max_position_embeddings", model_dir),
         eos_token_ids=_eos_token_ids(config, model_dir),
     )
 

@@ -1,20 +1,20 @@
 """From a well-formed body to a GenerationRequest: tokens, defaults, and the limits of this model.
 
 What is checked here depends on more than the body: the served model's name and vocabulary, the
-context that the model and the nodes can hold, the most choices that the settings allow. The result
-is complete: a seed is drawn, ``max_tokens`` is clipped to what the context has left.
+context that the nodes can hold, the most choices that the settings allow. The result is complete: a
+seed is drawn, ``max_tokens`` is clipped to what the context has left.
 """
 
 import secrets
 from dataclasses import dataclass
 
-from pdcore.errors import InvalidRequest, PromptTooLong, UnknownModel
+from pdcore.errors import InvalidRequest, NoCapacity, PromptTooLong, UnknownModel
 from pdcore.generation import GenerationRequest, RequestId, SamplingParams
 from pdcore.settings import RouterSettings
 from router.bodies import shown
 from router.model_info import ModelInfo
 from router.openai_api import ApiRequest, ChatPrompt, CommonFields, TokenPrompt
-from router.placement import Arm
+from router.placement.policy import Arm
 from router.text import ModelText, TokenIds
 
 
@@ -27,16 +27,18 @@ class Preparer:
     settings: RouterSettings
 
     async def prepare(
-        self, api: ApiRequest, request_id: RequestId, context_tokens: int
+        self, api: ApiRequest, request_id: RequestId, context_tokens: int | None
     ) -> GenerationRequest:
-        """``context_tokens`` bounds prompt + generated tokens now.
+        """``context_tokens`` bounds prompt + generated tokens now; None when no node answers.
 
-        Raises UnknownModel, InvalidRequest or PromptTooLong.
+        Raises UnknownModel, InvalidRequest, PromptTooLong or NoCapacity.
         """
         fields = api.fields
         self._check_fields(api)
         token_ids = await self._encode(api.prompt)
-        left = min(context_tokens, self.model.max_tokens) - len(token_ids)
+        if context_tokens is None:
+            raise NoCapacity("no node that serves this model answers; try again")
+        left = context_tokens - len(token_ids)
         _check_length(len(token_ids), left, fields.min_tokens)
         return GenerationRequest(
             request_id=request_id,

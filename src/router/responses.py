@@ -89,7 +89,7 @@ def usage_json(usage: Usage) -> Json:
     }
 
 
-def model_json(name: str, created: int, max_tokens: int) -> Json:
+def model_json(name: str, created: int, max_tokens: int | None) -> Json:
     return {
         "id": name,
         "object": "model",

@@ -27,7 +27,7 @@ from router.relay import Job, Outcome, Output
 from router.request_watch import RequestWatch
 from tiny_text import tiny_text
 
-MODEL = ModelInfo("tiny", vocab_size=330, max_tokens=64, eos_token_ids=(1,))
+MODEL = ModelInfo("tiny", vocab_size=330, eos_token_ids=(1,))
 
 Script = Callable[[Job, "Speaker"], Awaitable[None]]
 

@@ -63,4 +63,3 @@ def test_end_of_text(default_model: Path, reference: Any) -> None:
 
     info = load_model_info(default_model, ModelSettings())
     assert info.eos_token_ids == (reference.eos_token_id,)
-    assert info.max_tokens == reference.model_max_length == 8192

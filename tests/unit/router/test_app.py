@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cluster_views import whole_cluster
+from cluster_views import decode, prefill
 from pdcore.cluster import ClusterView
 from pdcore.errors import NoCapacity, PdspanError, TransferStalled
 from pdcore.generation import FinishReason
@@ -201,9 +201,22 @@ async def test_a_prompt_that_is_too_long_names_both_lengths() -> None:
 
 
 async def test_the_smallest_node_bounds_the_context() -> None:
-    service = fake_service(cluster=whole_cluster(1, 1))
+    """YaRN reaches beyond ``max_position_embeddings``, a small pool not as far."""
+    small, large = decode("d0", max_tokens=4 * 64), decode("d1", max_tokens=4096)
+    service = fake_service(cluster=ClusterView((prefill("p0", small, large),), (small, large)))
     assert service.context_tokens() == 64
-    assert fake_service(cluster=ClusterView()).context_tokens() == 64
+    service = fake_service(cluster=ClusterView((), (small, large)))
+    assert service.context_tokens() == 4 * 64
+
+
+async def test_without_a_node_there_is_no_context() -> None:
+    service = fake_service(cluster=ClusterView())
+    assert service.context_tokens() is None
+    async with client_of(service) as client:
+        response = await client.post("/v1/completions", json=COMPLETION)
+        model = (await client.get("/v1/models/tiny")).json()
+    assert (response.status_code, error_of(response)["code"]) == (503, "no_capacity")
+    assert model["max_model_len"] is None
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'{"prompt": "\\ud800"}'])

@@ -8,7 +8,7 @@ from pdcore.errors import ConfigError
 from pdcore.settings import ModelSettings
 from router.model_info import ModelInfo, load_model_info
 
-CONFIG = {"vocab_size": 100, "max_position_embeddings": 64, "eos_token_id": 2}
+CONFIG = {"vocab_size": 100, "eos_token_id": 2}
 
 
 def load(directory: Path, config: Any, generation: Any = None) -> ModelInfo:
@@ -19,7 +19,7 @@ def load(directory: Path, config: Any, generation: Any = None) -> ModelInfo:
 
 
 def test_the_name_is_the_last_part_of_the_path_unless_it_is_given(tmp_path: Path) -> None:
-    assert load(tmp_path, CONFIG) == ModelInfo("tiny", 100, 64, (2,))
+    assert load(tmp_path, CONFIG) == ModelInfo("tiny", 100, (2,))
     settings = ModelSettings(path="some/where/tiny", served_name="mine")
     assert load_model_info(tmp_path, settings).name == "mine"
 
@@ -42,7 +42,7 @@ def test_a_model_may_have_no_end_of_text(tmp_path: Path) -> None:
     ("config", "message"),
     [
         (CONFIG | {"vocab_size": "many"}, "vocab_size is 'many'"),
-        ({"vocab_size": 1}, "max_position_embeddings is None"),
+        ({}, "vocab_size is None"),
         (CONFIG | {"eos_token_id": "</s>"}, "eos_token_id is '</s>'"),
         ([1], "expected a JSON object"),
     ],

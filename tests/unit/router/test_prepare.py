@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pdcore.errors import InvalidRequest, PromptTooLong, UnknownModel
+from pdcore.errors import InvalidRequest, NoCapacity, PromptTooLong, UnknownModel
 from pdcore.generation import GenerationRequest, RequestId
 from pdcore.settings import RouterSettings
 from router.model_info import ModelInfo
@@ -14,11 +14,11 @@ from router.openai_api import read_chat, read_completion
 from router.prepare import Preparer
 from tiny_text import byte_level_tokenizer, tiny_text
 
-MODEL = ModelInfo("tiny", vocab_size=330, max_tokens=32, eos_token_ids=(1, 5))
+MODEL = ModelInfo("tiny", vocab_size=330, eos_token_ids=(1, 5))
 PREPARER = Preparer(tiny_text(), MODEL, RouterSettings(max_choices=4, default_timeout_s=9.0))
 
 
-async def prepare(context_tokens: int = 100, **fields: Any) -> GenerationRequest:
+async def prepare(context_tokens: int | None = 32, **fields: Any) -> GenerationRequest:
     read = read_chat if "messages" in fields else read_completion
     body = fields if "messages" in fields else {"prompt": [10, 11, 12]} | fields
     api = read(json.dumps(body).encode())
@@ -123,7 +123,7 @@ async def test_a_mode_needs_a_transfer() -> None:
 
     await ask()
     await ask(mode="bulk", placement="disaggregated")
-    with pytest.raises(InvalidRequest, match="'bulk', but .* router.placement .* colo") as caught:
+    with pytest.raises(InvalidRequest, match=r"'bulk', but .*router\.placement is colo") as caught:
         await ask(mode="bulk")
     assert caught.value.param == "kv_transfer_params.mode"
 
@@ -138,13 +138,21 @@ async def test_min_tokens_beyond_max_tokens() -> None:
         await prepare(min_tokens=17)
 
 
-@pytest.mark.parametrize(("length", "context", "shown"), [(32, 100, 32), (20, 20, 20), (33, 8, 8)])
+@pytest.mark.parametrize(("length", "context", "shown"), [(32, 32, 32), (20, 20, 20), (33, 8, 8)])
 async def test_a_long_prompt_is_refused_with_both_lengths(
     length: int, context: int, shown: int
 ) -> None:
     with pytest.raises(PromptTooLong) as caught:
         await prepare(prompt=[10] * length, context_tokens=context)
     assert f"{length} tokens" in caught.value.message and f"holds {shown}" in caught.value.message
+
+
+async def test_without_a_node_nothing_fits() -> None:
+    """Its context is the nodes' to say; a request that is wrong in itself is told so first."""
+    with pytest.raises(NoCapacity, match="no node that serves this model answers"):
+        await prepare(context_tokens=None)
+    with pytest.raises(UnknownModel):
+        await prepare(context_tokens=None, model="other")
 
 
 async def test_the_longest_prompt_that_fits() -> None:
