@@ -211,7 +211,7 @@ def _read(body: bytes) -> tuple[Fields, CommonFields]:
             "stream_options needs stream: true; leave it out otherwise", param="stream_options"
         )
     params = common.kv_transfer_params
-    if params.mode is not None and params.placement == Arm.COLOCATED:
+    if params.mode is not None and params.placement == "colocated":
         raise InvalidRequest(
             f"kv_transfer_params.mode is {shown(params.mode)}, but with"
             " kv_transfer_params.placement 'colocated' nothing is transferred",

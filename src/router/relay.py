@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import uuid4
 
@@ -41,7 +41,10 @@ REASON_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request and how it is to be served. ``arm`` None: as the cluster is set."""
+    """A request and how it is to be served. ``arm`` None: as the cluster is set.
+
+    The deadline, ``request.timeout_s``, counts from the request's arrival at the router.
+    """
 
     request: GenerationRequest
     mode: str
@@ -81,9 +84,11 @@ class Relay:
         request = job.request
         placement = self._place(job)
         transfer_id = TransferId(uuid4().hex)
-        exchange = _Exchange(self._cluster, job, placement, transfer_id, answer, output, watch)
         try:
-            async with asyncio.timeout(request.timeout_s), asyncio.TaskGroup() as legs:
+            left_s = watch.left_s(request.timeout_s)
+            job = replace(job, request=replace(request, timeout_s=left_s))
+            exchange = _Exchange(self._cluster, job, placement, transfer_id, answer, output, watch)
+            async with asyncio.timeout(left_s), asyncio.TaskGroup() as legs:
                 generating = legs.create_task(exchange.generate())
                 prefilling = legs.create_task(exchange.prefill(generating))
         except TimeoutError:

@@ -22,6 +22,15 @@ class RequestWatch:
     def has_tokens(self) -> bool:
         return self._first_token_s is not None
 
+    def left_s(self, timeout_s: float | None) -> float | None:
+        """What is left of a deadline that counts from the arrival; TimeoutError when it passed."""
+        if timeout_s is None:
+            return None
+        left_s = timeout_s - (monotonic() - self.timeline.arrived_s)
+        if left_s <= 0:
+            raise TimeoutError
+        return left_s
+
     def started(self) -> None:
         """The request is understood and goes to the nodes now."""
         self._started_s = monotonic()

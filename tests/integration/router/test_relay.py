@@ -58,7 +58,9 @@ class Bench:
         arm: Arm | None = None,
         num_choices: int = 1,
         timeout_s: float | None = None,
+        waited_s: float = 0.0,
     ) -> Outcome:
+        """``waited_s``: how long ago the request reached the router."""
         request = GenerationRequest(
             request_id=RequestId("r1"),
             prompt_token_ids=(5, 6, 7),
@@ -68,6 +70,7 @@ class Bench:
             timeout_s=timeout_s,
         )
         watch = RequestWatch(RouterMetrics(CollectorRegistry()), "router")
+        watch.timeline.arrived_s -= waited_s
         answer = Answer(tiny_text(), num_choices, stops)
         return await self.relay.run(Job(request, "bulk", arm), answer, self.output, watch)
 
@@ -260,6 +263,20 @@ async def test_a_deadline_ends_both_calls(bench: Bench) -> None:
     bench.pair.decode.script = bench.pair.prefill.script = forever
     await bench.fails_with(DeadlineExceeded, "deadline of 0.2 s has passed", timeout_s=0.2)
     assert len(bench.pair.decode.calls) == len(bench.pair.prefill.calls) == 1
+
+
+async def test_a_deadline_counts_from_the_requests_arrival(bench: Bench) -> None:
+    """Reading and encoding a long prompt is part of it; the nodes are told what is left."""
+    await bench.run(timeout_s=100, waited_s=40)
+    (opening,) = [call.opening for call in bench.pair.decode.calls]
+    (run,) = bench.pair.prefill.calls
+    assert opening.request.timeout_s == run.request.timeout_s
+    assert 0 < opening.request.timeout_s <= 60
+
+
+async def test_a_deadline_that_passed_before_the_nodes_were_asked(bench: Bench) -> None:
+    await bench.fails_with(DeadlineExceeded, "deadline of 2 s has passed", timeout_s=2, waited_s=3)
+    assert bench.pair.decode.calls == bench.pair.prefill.calls == []
 
 
 async def test_a_cancelled_request_ends_both_calls(bench: Bench) -> None:
