@@ -25,8 +25,6 @@ from pdcore.rpc_errors import error_from_rpc
 from pdcore.settings import TransferSettings
 from sample_request import request
 
-IMPATIENT = TransferSettings(resume_s=0.3, park_s=0.3, stall_s=0.5)
-
 
 @asynccontextmanager
 async def two_nodes(
@@ -141,7 +139,7 @@ async def test_hanging_up_on_both_while_pages_are_on_their_way() -> None:
 
 
 async def test_decode_giving_up_ends_the_transfer_by_name() -> None:
-    async with two_nodes(IMPATIENT, step_tokens=4) as (there, decode):
+    async with two_nodes(step_tokens=4) as (there, decode):
         asked = request(12, 3)
         answer = await generate(decode, asked, local_prefill=False)
         running = prefill(there, run_request(asked, decode))
@@ -149,13 +147,14 @@ async def test_decode_giving_up_ends_the_transfer_by_name() -> None:
         await eventually(lambda: decode.engine.pool.counts().reserved > 0)
         answer.call.cancel()
         there.compute.let_go()
-        assert type(await error_of(running)).__name__ == "TransferFailed"
+        error = await error_of(running)
+        assert type(error).__name__ == "TransferFailed", error
         await there.is_empty()
         await decode.is_empty()
 
 
 async def test_nobody_announced_the_transfer() -> None:
-    async with two_nodes(IMPATIENT) as (there, decode):
+    async with two_nodes(TransferSettings(park_s=0.2)) as (there, decode):
         error = await error_of(prefill(there, run_request(request(9, 3), decode)))
         assert type(error).__name__ == "UnknownTransfer"
         assert transfers(there, "pipelined", "UnknownTransfer") == 1
@@ -164,7 +163,7 @@ async def test_nobody_announced_the_transfer() -> None:
 
 
 async def test_a_decode_node_of_another_epoch_is_refused_by_name() -> None:
-    async with two_nodes(IMPATIENT) as (there, decode):
+    async with two_nodes() as (there, decode):
         message = run_request(request(9, 3), decode, decode_epoch=12)
         error = await error_of(prefill(there, message))
         assert type(error).__name__ == "EpochMismatch"
@@ -172,7 +171,7 @@ async def test_a_decode_node_of_another_epoch_is_refused_by_name() -> None:
 
 
 async def test_a_decode_node_that_is_not_there() -> None:
-    async with two_nodes(IMPATIENT) as (there, decode):
+    async with two_nodes(TransferSettings(resume_s=0.2)) as (there, decode):
         message = run_request(request(9, 3), decode, decode_address="127.0.0.1:1")
         error = await error_of(prefill(there, message))
         assert type(error).__name__ == "PeerUnavailable"
