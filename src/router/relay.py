@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 # A prefill node that was refused by the decode node says so at once, while the decode node's own
 # reason may still be on its way here. It is worth waiting this long for.
 REASON_S = 0.5
+# How long a whole answer waits for the prefill node's part of the timeline. A node that was frozen
+# or unplugged after the commit would hold it back until its connection is given up.
+TIMELINE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A request that went well. ``prefilled`` is None for a colocated placement, and where the
-    prefill node was lost after the decode node had everything."""
+    prefill node was lost, or fell silent, after the decode node had everything."""
 
     placement: Placement
     transfer_id: TransferId
@@ -88,9 +91,13 @@ class Relay:
             left_s = watch.left_s(request.timeout_s)
             job = replace(job, request=replace(request, timeout_s=left_s))
             exchange = _Exchange(self._cluster, job, placement, transfer_id, answer, output, watch)
-            async with asyncio.timeout(left_s), asyncio.TaskGroup() as legs:
+            async with asyncio.timeout(left_s) as deadline, asyncio.TaskGroup() as legs:
                 generating = legs.create_task(exchange.generate())
                 prefilling = legs.create_task(exchange.prefill(generating))
+                await asyncio.wait([generating])
+                deadline.reschedule(None)  # it is met: the client has every token
+                await asyncio.wait([prefilling], timeout=TIMELINE_S)
+                prefilling.cancel()
         except TimeoutError:
             raise DeadlineExceeded(
                 f"the request's deadline of {request.timeout_s:g} s has passed", param="timeout"
@@ -99,7 +106,8 @@ class Relay:
             raise root_cause(group) from group
         finished = generating.result()
         usage = answer.usage(usage_from_proto(finished.usage))
-        return Outcome(placement, transfer_id, usage, finished, prefilling.result())
+        prefilled = None if prefilling.cancelled() else prefilling.result()
+        return Outcome(placement, transfer_id, usage, finished, prefilled)
 
     def _place(self, job: Job) -> Placement:
         request = job.request

@@ -19,6 +19,7 @@ from pdcore.errors import (
 )
 from pdcore.generation import FinishReason, GenerationRequest, RequestId, SamplingParams
 from pdcore.settings import TlsSettings
+from router import relay as relay_module
 from router.answer import Answer, TextDelta
 from router.membership import Membership
 from router.metrics import RouterMetrics
@@ -208,6 +209,27 @@ async def test_prefill_may_die_once_decode_has_every_page(bench: Bench) -> None:
     bench.pair.decode.script, bench.pair.prefill.script = decode, prefill
     outcome = await bench.run()
     assert bench.output.text == {0: "ab"} and outcome.prefilled is None
+
+
+async def test_an_answer_does_not_wait_for_a_frozen_prefill_node(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it miss its deadline meanwhile, which it met with its last token."""
+    monkeypatch.setattr(relay_module, "TIMELINE_S", 1.2)
+    bench.pair.prefill.script = forever
+    async with asyncio.timeout(5):
+        outcome = await bench.run(timeout_s=1)
+    assert bench.output.text == {0: "ab"} and outcome.prefilled is None
+    await bench.pair.let_go()
+
+
+async def test_prefills_timeline_may_come_a_little_later_than_the_answer(bench: Bench) -> None:
+    async def prefill(_: Any) -> None:
+        await bench.output.has_text.wait()
+        await asyncio.sleep(0.1)
+
+    bench.pair.prefill.script = prefill
+    assert (await bench.run()).prefilled is not None
 
 
 async def test_a_stream_that_ends_early_is_no_answer(bench: Bench) -> None:
