@@ -71,6 +71,7 @@ class LoopbackNode:
     metrics: NodeMetrics
     channel: grpc.aio.Channel
     worker: Any  # its DecodeLoop or PrefillWorker
+    service: Any
     pairs: Pairs | None = None
 
     @property
@@ -198,7 +199,7 @@ async def decode_node(
         service = DecodeService(info, engine, loop, receiver, drain, metrics)
         decode_pb2_grpc.add_DecodeServicer_to_server(service, server)
         async with background(loop.run()), _serving(server, info, compute) as channel:
-            yield LoopbackNode(info, engine, compute, drain, metrics, channel, loop)
+            yield LoopbackNode(info, engine, compute, drain, metrics, channel, loop, service)
             receiver.close()
 
 
@@ -223,7 +224,9 @@ async def prefill_node(
             service = PrefillService(info, engine, worker, pairs, transfer, drain, metrics)
             prefill_pb2_grpc.add_PrefillServicer_to_server(service, server)
             async with background(worker.run()), _serving(server, info, compute) as channel:
-                yield LoopbackNode(info, engine, compute, drain, metrics, channel, worker, pairs)
+                yield LoopbackNode(
+                    info, engine, compute, drain, metrics, channel, worker, service, pairs
+                )
 
 
 async def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import pytest
 
-from fake_engine import alone
+from fake_engine import VOCAB, alone
 from loopback_nodes import (
     Command,
     LoopbackNode,
@@ -139,6 +139,18 @@ async def test_a_request_that_no_router_would_send_is_refused() -> None:
 
 
 @pytest.mark.parametrize("local_prefill", [True, False])
+async def test_a_token_that_the_model_does_not_have_is_refused(local_prefill: bool) -> None:
+    """Before anything is computed: in a step it would be a defect, and end the node."""
+    async with decode_node() as node:
+        answer = await generate(node, request((1, VOCAB), 3), local_prefill=local_prefill)
+        error = await refusal(answer.call)
+        assert type(error).__name__ == "InvalidRequest"
+        assert f"token id {VOCAB}" in str(error)
+        assert not node.engine.steps
+        await node.is_empty()
+
+
+@pytest.mark.parametrize("local_prefill", [True, False])
 async def test_without_room_a_request_is_refused_at_once(local_prefill: bool) -> None:
     async with decode_node(num_pages=4) as node:
         held = node.engine.pool.take(3)
@@ -181,8 +193,10 @@ async def test_hanging_up_while_pages_are_only_promised() -> None:
         answer = await generate(node, request(8, 9), local_prefill=False)
         await answer.next()
         assert node.engine.pool.counts().promised > 0
+        assert node.service.num_receiving == 1
         answer.call.cancel()
         await node.is_empty()
+        assert node.service.num_receiving == 0
 
 
 async def test_hanging_up_while_a_step_is_in_flight() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import grpc
 import pytest
 
+from fake_engine import VOCAB
 from loopback_nodes import LoopbackNode, decode_node, eventually, prefill, prefill_node, run_request
 from pdcore.errors import PdspanError
 from pdcore.rpc_errors import error_from_rpc
@@ -70,6 +71,16 @@ async def test_a_request_that_no_router_would_send_is_refused() -> None:
         wrong = message(node)
         wrong.request.max_tokens = 0
         assert type(await error_of(prefill(node, wrong))).__name__ == "InvalidRequest"
+
+
+async def test_a_token_that_the_model_does_not_have_is_refused() -> None:
+    async with prefill_node() as node:
+        wrong = message(node)
+        wrong.request.prompt_token_ids.append(VOCAB)
+        error = await error_of(prefill(node, wrong))
+        assert type(error).__name__ == "InvalidRequest"
+        assert f"token id {VOCAB}" in str(error)
+        assert not node.engine.steps
 
 
 async def test_hanging_up_while_a_step_is_in_flight() -> None:

@@ -15,7 +15,7 @@ from pdcore.drain import Drain
 from pdcore.errors import ConfigError
 from pdcore.kv_layout import KvLayout
 from pdcore.metrics import NodeMetrics
-from pdcore.node_server import background, describe, serving
+from pdcore.node_server import Lasting, background, describe, serving
 from pdcore.rpc import new_server, open_channel
 from pdcore.settings import ClusterSettings, NodeSettings, QueueSettings, TlsSettings
 from pdcore.status import StatusService
@@ -48,11 +48,11 @@ class Process:
         self.status = StatusService(self.info, State())
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
+    async def serving(self, *lasting: Lasting) -> AsyncIterator[None]:
         server = new_server()
         arguments = (self.status, self.drain, NodeMetrics(), self.settings, self.node)
         try:
-            async with serving(server, *arguments):
+            async with serving(server, *arguments, lasting=lasting):
                 yield
         finally:
             await server.stop(None)
@@ -97,6 +97,30 @@ async def test_it_drains_before_it_ends() -> None:
             assert process.drain.num_running == 1 and not served.done()
         async with asyncio.timeout(10):
             await served
+
+
+async def test_streams_that_last_end_after_the_drain_and_not_before() -> None:
+    process, ended = Process(), []
+
+    class Lived:
+        def close(self) -> None:
+            ended.append(process.drain.num_running)
+
+    async with process.channel() as channel:
+        async with asyncio.TaskGroup() as tasks, process.serving(Lived()):
+            watch = node_pb2_grpc.NodeStub(channel).Watch(node_pb2.WatchRequest())
+            await watch.read()
+            tasks.create_task(one_more_step(process.drain))
+            await asyncio.sleep(0)
+        while await watch.read() is not grpc.aio.EOF:
+            pass
+    assert ended == [0]
+
+
+async def one_more_step(drain: Drain) -> None:
+    with drain.request():
+        for _ in range(20):
+            await asyncio.sleep(0)
 
 
 async def test_what_does_not_end_in_time_is_cut() -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from fake_engine import alone
+from fake_engine import VOCAB, alone
 from kvtransfer.limits import MODES, limits_for
 from kvtransfer.sender import KvSender, OutgoingTransfer
 from loopback_nodes import (
@@ -210,6 +210,22 @@ async def test_a_handoff_with_another_number_of_first_tokens_is_a_violation(
         error = error_from_rpc(caught.value, "decode")
         assert type(error).__name__ == "ProtocolViolation"
         assert f"{len(first_token_ids)} first tokens for 2 choices" in str(error)
+        await decode.is_empty()
+
+
+async def test_a_first_token_that_the_model_does_not_have_ends_the_request() -> None:
+    asked = request(4, 3)
+    async with two_nodes() as (there, decode):
+        answer = await generate(decode, asked, local_prefill=False)
+        await answer.next()
+        sender = sender_of(asked, there, decode)
+        sender.pages_ready(1)
+        sender.hand_off((VOCAB,), 0)
+        await sender.run()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await answer.to_the_end()
+        assert f"token id {VOCAB}" in str(error_from_rpc(caught.value, "decode"))
+        assert not decode.engine.steps
         await decode.is_empty()
 
 

@@ -75,6 +75,11 @@ def test_a_cancelled_call_is_an_echo_of_the_cause() -> None:
     assert root_cause(group(echo)) is echo
 
 
+def test_a_foreign_error_is_no_echo() -> None:
+    error = root_cause(group(RequestCancelled("cancelled"), KeyError("x")))
+    assert type(error) is InternalError
+
+
 def test_the_cause_is_found_in_nested_groups() -> None:
     cause = ChecksumMismatch("frame 3")
     assert root_cause(group(RequestCancelled("c"), group(group(cause)))) is cause

@@ -107,6 +107,15 @@ async def test_a_drain_is_told_at_once_and_health_says_no(monkeypatch) -> None:
     assert await health(service) == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
+async def test_closing_ends_every_watch(monkeypatch) -> None:
+    monkeypatch.setattr(status, "HEARTBEAT_S", 3600)
+    service, watcher = StatusService(INFO, Node()), Watcher()
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        tasks.create_task(service.Watch(node_pb2.WatchRequest(), watcher))  # type: ignore[arg-type]
+        await watcher.next()
+        service.close()
+
+
 async def health(service: StatusService) -> int:
     response = await service._health.Check(health_pb2.HealthCheckRequest(service=""), None)
     return response.status

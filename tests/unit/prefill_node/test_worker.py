@@ -78,10 +78,11 @@ async def test_a_finished_prompt_keeps_its_pages_until_its_run_leaves() -> None:
     async with node.running():
         job = node.worker.submit(request(5))
         await settle()
+        assert node.worker.num_sending == 0
         await node.steps()
-        assert node.in_use() == 2
+        assert (node.in_use(), node.worker.num_sending) == (2, 1)
         node.worker.leave(job)
-        assert node.in_use() == 0
+        assert (node.in_use(), node.worker.num_sending) == (0, 0)
         node.worker.leave(job)
     assert node.engine.pool.counts().cached == 1
 
