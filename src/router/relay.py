@@ -1,14 +1,14 @@
 """One request's way through the cluster: placed, started at both nodes at once, told back as text.
 
-``Relay.run`` is the whole story. Invariants: both calls carry one transfer id; either leg failing
-cancels the other at once; whatever ends ``run`` (an error, the deadline, the client) ends both
-calls; an answer is complete or an error. The relay retries nothing and knows no HTTP.
+``Relay.run`` is the whole story. Invariants: both calls carry one transfer id; a leg that fails
+before its part is done cancels the other; whatever ends ``run`` (an error, the deadline, the client)
+ends both calls; an answer is complete or an error. The relay retries nothing and knows no HTTP.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import uuid4
@@ -19,9 +19,10 @@ from pdcore.cluster import ClusterView, NodeName
 from pdcore.errors import (
     DeadlineExceeded,
     InternalError,
+    InvalidRequest,
+    NoCapacity,
+    NodeDraining,
     PdspanError,
-    RequestCancelled,
-    TransferRefused,
     root_cause,
 )
 from pdcore.generation import GenerationRequest, TransferId, Usage
@@ -34,9 +35,11 @@ from router.request_watch import RequestWatch
 
 log = logging.getLogger(__name__)
 
-# A prefill node that was refused by the decode node says so at once, while the decode node's own
-# reason may still be on its way here. It is worth waiting this long for.
-REASON_S = 0.5
+# A refusal comes before any page moves. Any other failure of the prefill leg may have come after the
+# commit, with tokens still on their way here, or because of what the decode node is about to say:
+# both are worth waiting for, longer than a long round trip.
+REFUSALS = (InvalidRequest, NoCapacity, NodeDraining)
+REASON_S = 1.0
 # How long a whole answer waits for the prefill node's part of the timeline. A node that was frozen
 # or unplugged after the commit would hold it back until its connection is given up.
 TIMELINE_S = 0.5
@@ -93,7 +96,7 @@ class Relay:
             exchange = _Exchange(self._cluster, job, placement, transfer_id, answer, output, watch)
             async with asyncio.timeout(left_s) as deadline, asyncio.TaskGroup() as legs:
                 generating = legs.create_task(exchange.generate())
-                prefilling = legs.create_task(exchange.prefill(generating))
+                prefilling = legs.create_task(exchange.prefill())
                 await asyncio.wait([generating])
                 deadline.reschedule(None)  # it is met: the client has every token
                 await asyncio.wait([prefilling], timeout=TIMELINE_S)
@@ -144,11 +147,9 @@ class _Exchange:
             raise InternalError(f"decode node {node.info.name} ended the stream half way")
         return finished
 
-    async def prefill(
-        self, generating: asyncio.Task[decode_pb2.GenerateEvent.Finished]
-    ) -> prefill_pb2.RunResult | None:
-        """Compute and ship the prompt's KV. After the first token its failure no longer matters:
-        the decode node has committed every page."""
+    async def prefill(self) -> prefill_pb2.RunResult | None:
+        """Compute and ship the prompt's KV. With the first token its failure no longer matters: the
+        decode node has committed every page."""
         node = self.placement.prefill
         if node is None:
             return None
@@ -157,9 +158,11 @@ class _Exchange:
                 self.cluster.channel(node.info.name), node, self._prefill_request(node.info.epoch)
             )
         except PdspanError as error:
-            if isinstance(error, RequestCancelled | TransferRefused):
-                await asyncio.wait([generating], timeout=REASON_S)
-            if not self.watch.has_tokens:
+            if not isinstance(error, REFUSALS):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(REASON_S):
+                        await self.watch.has_tokens.wait()
+            if not self.watch.has_tokens.is_set():
                 raise
             log.warning(
                 "prefill failed after the commit: %s",

@@ -1,5 +1,6 @@
 """Reads the clock for one request: the router's part of its timeline, and its metrics."""
 
+import asyncio
 from collections.abc import Iterable
 from time import monotonic
 
@@ -13,14 +14,11 @@ class RequestWatch:
 
     def __init__(self, metrics: RouterMetrics, node: str) -> None:
         self.timeline = TimelineRecorder(node)
+        self.has_tokens = asyncio.Event()
         self._metrics = metrics
         self._started_s = self.timeline.arrived_s
         self._first_token_s: float | None = None
         self._last_token_s: dict[int, float] = {}
-
-    @property
-    def has_tokens(self) -> bool:
-        return self._first_token_s is not None
 
     def left_s(self, timeout_s: float | None) -> float | None:
         """What is left of a deadline that counts from the arrival; TimeoutError when it passed."""
@@ -40,6 +38,7 @@ class RequestWatch:
         now = monotonic()
         if self._first_token_s is None:
             self._first_token_s = now
+            self.has_tokens.set()
             self.timeline.add("first_token", self._started_s, now)
             self._metrics.first_token_s.observe(now - self.timeline.arrived_s)
         for delta in deltas:

@@ -10,11 +10,15 @@ from prometheus_client import CollectorRegistry
 from fake_nodes import FixedDiscovery, Generating, Pair, forever, token_of, two_tokens, until
 from pdcore.errors import (
     DeadlineExceeded,
+    EpochMismatch,
     InternalError,
     InvalidRequest,
     NoCapacity,
+    NodeDraining,
     PdspanError,
     PeerUnavailable,
+    TransferFailed,
+    TransferStalled,
     UnknownTransfer,
 )
 from pdcore.generation import FinishReason, GenerationRequest, RequestId, SamplingParams
@@ -149,10 +153,10 @@ async def test_a_stop_string_stops_that_choice_alone(bench: Bench) -> None:
     assert outcome.usage.completion_tokens == 3 + 3
 
 
-def raising(error: PdspanError, after: asyncio.Event | None = None) -> Any:
+def raising(error: PdspanError, telling: asyncio.Event | None = None) -> Any:
     async def script(_: Any) -> None:
-        if after is not None:
-            await after.wait()
+        if telling is not None:
+            telling.set()
         raise error
 
     return script
@@ -170,21 +174,58 @@ async def test_a_failed_prefill_cancels_decode(bench: Bench) -> None:
     await bench.fails_with(InvalidRequest, "no such mode: 'bulky'")
 
 
-async def test_decodes_own_reason_comes_before_what_follows_from_it(bench: Bench) -> None:
-    """The prefill node hears first that its transfer is unknown; the client hears why."""
-    prefill_failed = asyncio.Event()
+AFTER_THE_COMMIT = [PeerUnavailable, TransferStalled, TransferFailed, InternalError]
 
-    async def prefill(_: Any) -> None:
-        prefill_failed.set()
-        raise UnknownTransfer("no Generate announced this transfer")
+
+@pytest.mark.parametrize("error", [UnknownTransfer, EpochMismatch, *AFTER_THE_COMMIT])
+async def test_decodes_own_reason_comes_before_what_follows_from_it(
+    bench: Bench, error: type[PdspanError]
+) -> None:
+    """The prefill node may hear first that it was let down; the client hears why."""
+    prefill_failed = asyncio.Event()
 
     async def decode(_: Any) -> None:
         await prefill_failed.wait()
         await asyncio.sleep(0.1)
         raise NoCapacity("no room to decode")
 
-    bench.pair.prefill.script, bench.pair.decode.script = prefill, decode
+    bench.pair.prefill.script = raising(error("let down"), telling=prefill_failed)
+    bench.pair.decode.script = decode
     await bench.fails_with(NoCapacity, "no room to decode")
+
+
+@pytest.mark.parametrize("error", AFTER_THE_COMMIT)
+async def test_prefill_may_die_between_the_commit_and_the_first_token(
+    bench: Bench, error: type[PdspanError]
+) -> None:
+    prefill_failed = asyncio.Event()
+
+    async def decode(generating: Generating) -> None:
+        await prefill_failed.wait()
+        await asyncio.sleep(0.1)
+        await two_tokens(generating)
+
+    bench.pair.prefill.script = raising(error("gone"), telling=prefill_failed)
+    bench.pair.decode.script = decode
+    outcome = await bench.run()
+    assert bench.output.text == {0: "ab"} and outcome.prefilled is None
+
+
+@pytest.mark.parametrize("error", [NoCapacity, NodeDraining, InvalidRequest])
+async def test_a_refusal_by_the_prefill_node_is_told_at_once(
+    bench: Bench, error: type[PdspanError]
+) -> None:
+    """No page has moved and none will, so there is nothing to wait for."""
+    prefill_failed = asyncio.Event()
+
+    async def decode(_: Any) -> None:
+        await prefill_failed.wait()
+        await asyncio.sleep(0.5)
+        raise InternalError("the router still waited")
+
+    bench.pair.prefill.script = raising(error("the queue"), telling=prefill_failed)
+    bench.pair.decode.script = decode
+    await bench.fails_with(error, "the queue")
 
 
 async def test_a_refused_transfer_alone_is_told_as_it_is(bench: Bench) -> None:
