@@ -1,8 +1,9 @@
 """One request's way through the cluster: placed, started at both nodes at once, told back as text.
 
 ``Relay.run`` is the whole story. Invariants: both calls carry one transfer id; a leg that fails
-before its part is done cancels the other; whatever ends ``run`` (an error, the deadline, the client)
-ends both calls; an answer is complete or an error. The relay retries nothing and knows no HTTP.
+before its part is done cancels the other; whatever ends ``run`` (an error, the deadline, the
+client) ends both calls; an answer is complete or an error. The relay retries nothing but a request
+that met a node which had just begun to drain, and knows no HTTP.
 """
 
 import asyncio
@@ -35,14 +36,15 @@ from router.request_watch import RequestWatch
 
 log = logging.getLogger(__name__)
 
-# A refusal comes before any page moves. Any other failure of the prefill leg may have come after the
-# commit, with tokens still on their way here, or because of what the decode node is about to say:
-# both are worth waiting for, longer than a long round trip.
+# A refusal comes before any page moves. Any other failure of the prefill leg may have come after
+# the commit, with tokens still on their way here, or because of what the decode node is about to
+# say: both are worth waiting for, longer than a long round trip.
 REFUSALS = (InvalidRequest, NoCapacity, NodeDraining)
 REASON_S = 1.0
 # How long a whole answer waits for the prefill node's part of the timeline. A node that was frozen
 # or unplugged after the commit would hold it back until its connection is given up.
 TIMELINE_S = 0.5
+MAX_PLACED_AGAIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,20 @@ class Relay:
 
     async def run(self, job: Job, answer: Answer, output: Output, watch: RequestWatch) -> Outcome:
         """Serve one request. Raises the PdspanError that explains best why it could not be."""
+        for _ in range(MAX_PLACED_AGAIN):
+            try:
+                return await self._serve(job, answer, output, watch)
+            except NodeDraining as error:  # it was chosen before it said so
+                if watch.has_tokens.is_set():
+                    raise
+                extra = {"request_id": job.request.request_id}
+                log.info("placed again: %s", error, extra=extra)
+        return await self._serve(job, answer, output, watch)
+
+    async def _serve(
+        self, job: Job, answer: Answer, output: Output, watch: RequestWatch
+    ) -> Outcome:
+        """One placement, one transfer id, both legs."""
         request = job.request
         placement = self._place(job)
         transfer_id = TransferId(uuid4().hex)

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fake_nodes import FixedDiscovery, Generating, Pair, forever, token_of, two_tokens, until
+from fake_nodes import (
+    FixedDiscovery,
+    Generating,
+    Pair,
+    at_once,
+    forever,
+    token_of,
+    two_tokens,
+    until,
+)
 from pdcore.errors import (
     DeadlineExceeded,
     EpochMismatch,
@@ -211,7 +220,7 @@ async def test_prefill_may_die_between_the_commit_and_the_first_token(
     assert bench.output.text == {0: "ab"} and outcome.prefilled is None
 
 
-@pytest.mark.parametrize("error", [NoCapacity, NodeDraining, InvalidRequest])
+@pytest.mark.parametrize("error", [NoCapacity, InvalidRequest])
 async def test_a_refusal_by_the_prefill_node_is_told_at_once(
     bench: Bench, error: type[PdspanError]
 ) -> None:
@@ -232,6 +241,64 @@ async def test_a_refused_transfer_alone_is_told_as_it_is(bench: Bench) -> None:
     bench.pair.decode.script = forever
     bench.pair.prefill.script = raising(UnknownTransfer("no Generate announced this transfer"))
     await bench.fails_with(UnknownTransfer, "no Generate announced")
+
+
+def draining(num_times: int, otherwise: Any) -> Any:
+    """A node that began to stop just before the request came, and one that took its place."""
+    left = iter(range(num_times))
+
+    async def script(call: Any) -> None:
+        if next(left, None) is not None:
+            raise NodeDraining("stopping")
+        await otherwise(call)
+
+    return script
+
+
+@pytest.mark.parametrize("num_times", [1, 2])
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+async def test_a_node_that_began_to_drain_meanwhile(
+    bench: Bench, role: str, num_times: int
+) -> None:
+    pair = bench.pair
+    if role == "prefill":
+        pair.prefill.script = draining(num_times, at_once)
+        pair.decode.script = after_prefill(bench, num_times + 1)
+    else:
+        pair.decode.script = draining(num_times, two_tokens)
+    outcome = await bench.run()
+    assert bench.output.text == {0: "ab"}
+    if role == "prefill":
+        transfer_ids = [run.transfer_id for run in pair.prefill.calls]
+    else:
+        transfer_ids = [call.opening.transfer_id for call in pair.decode.calls]
+    assert len(set(transfer_ids)) == num_times + 1
+    assert transfer_ids[-1] == outcome.transfer_id
+    await pair.let_go()
+
+
+def after_prefill(bench: Bench, num_calls: int) -> Any:
+    async def script(generating: Generating) -> None:
+        await until(lambda: len(bench.pair.prefill.calls) == num_calls)
+        await two_tokens(generating)
+
+    return script
+
+
+async def test_a_request_is_placed_three_times_at_most(bench: Bench) -> None:
+    bench.pair.decode.script = draining(100, two_tokens)
+    await bench.fails_with(NodeDraining, "stopping")
+    assert len(bench.pair.decode.calls) == 3
+
+
+async def test_an_answer_that_has_begun_is_not_placed_again(bench: Bench) -> None:
+    async def script(generating: Generating) -> None:
+        await generating.tokens(token_of("a"))
+        raise NodeDraining("stopping")
+
+    bench.pair.decode.script = script
+    await bench.fails_with(NodeDraining, "stopping")
+    assert len(bench.pair.decode.calls) == 1
 
 
 async def test_prefill_may_die_once_decode_has_every_page(bench: Bench) -> None:
