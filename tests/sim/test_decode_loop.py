@@ -327,6 +327,6 @@ def numbered(request: GenerationRequest, number: int) -> GenerationRequest:
 
 
 DecodeLoopMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=50, deadline=None
+    max_examples=300, stateful_step_count=50, deadline=None
 )
 TestDecodeLoop = DecodeLoopMachine.TestCase

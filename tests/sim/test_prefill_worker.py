@@ -223,6 +223,6 @@ class PrefillWorkerMachine(RuleBasedStateMachine):
 
 
 PrefillWorkerMachine.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None
+    max_examples=200, stateful_step_count=40, deadline=None
 )
 TestPrefillWorker = PrefillWorkerMachine.TestCase

@@ -5,6 +5,7 @@ sees the pools, and knows every token and every byte of KV in advance.
 """
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -43,22 +44,30 @@ class HeldCompute(ComputeThread):
     def __init__(self) -> None:
         super().__init__()
         self.in_step = asyncio.Event()
-        self._may_run = threading.Event()
-        self._may_run.set()
+        self._changed = threading.Condition()
+        self._num_allowed: float = math.inf
 
-    def hold(self) -> None:
-        self._may_run.clear()
+    def hold(self, after: int = 0) -> None:
+        """Let ``after`` more steps pass, and none after them."""
+        self._allow(after)
         self.in_step.clear()
 
     def let_go(self) -> None:
-        self._may_run.set()
+        self._allow(math.inf)
+
+    def _allow(self, num_steps: float) -> None:
+        with self._changed:
+            self._num_allowed = num_steps
+            self._changed.notify_all()
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.in_step.set()
         return await super().run(self._when_allowed, function, *args, **kwargs)
 
     def _when_allowed(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        assert self._may_run.wait(30)
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._num_allowed > 0, timeout=30)
+            self._num_allowed -= 1
         return function(*args, **kwargs)
 
 
