@@ -132,6 +132,7 @@ class KvSender:
     async def _run_stream(self, tasks: asyncio.TaskGroup, stripe: int) -> None:
         """One stream, until the commit. Raises what ended it before."""
         attempt = self._queue.open_stream(stripe, monotonic())
+        self._changed()  # the resume clock may run from now on
         call = self._pair.open_push(stripe)
         writer = tasks.create_task(self._write(stripe, attempt, call))
         try:
@@ -149,10 +150,11 @@ class KvSender:
                 message = self._queue.next_message(stripe, monotonic())
                 if message is None:
                     await change.wait()
-                elif isinstance(message, Handoff):
+                    continue
+                self._changed()  # the stall clock may run from now on
+                if isinstance(message, Handoff):
                     await self._send(stripe, call, encode_push(self._id, attempt, message))
                 else:
-                    self._pair.wake_next_in_line()
                     await self._send(stripe, call, self._prepare(stripe, attempt, message))
 
     def _prepare(self, stripe: int, attempt: int, outgoing: OutgoingFrame) -> bytes:

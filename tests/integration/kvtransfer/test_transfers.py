@@ -1,7 +1,7 @@
 """Sender, receiver and pairs over real loopback sockets, with bytearrays for KV memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -34,6 +34,7 @@ from pdcore.rpc_errors import error_from_rpc
 from pdcore.settings import TlsSettings, TransferSettings
 from pdwire.v1.generation_pb2 import TransferReport
 from tcp_relay import TcpRelay, tcp_relay
+from waiting import raises, until
 
 # 16 KiB a layer, 64 KiB a page, 4 MiB a transfer.
 LAYOUT = KvLayout("m", num_layers=4, num_kv_heads=2, head_dim=128, page_tokens=16, dtype="bfloat16")
@@ -397,15 +398,3 @@ async def test_what_is_no_protocol_is_named(messages: list[bytes], says: str) ->
             error = await refusal(call, messages)
     assert isinstance(error, ProtocolViolation)
     assert says in str(error)
-
-
-async def raises(kind: type[Exception], work: Awaitable[object]) -> Exception:
-    with pytest.raises(kind) as caught:
-        await work
-    return caught.value
-
-
-async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not is_true():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
