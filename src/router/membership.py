@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from pdcore.cluster import ClusterView, NodeName, NodeRole, NodeView
+from pdcore.cluster import ClusterView, NodeInfo, NodeRole, NodeView
 from pdcore.discovery import Discovery, Endpoint
 from pdcore.errors import PeerUnavailable
 from pdcore.rpc import open_channel
@@ -43,7 +43,7 @@ class Membership:
         self._discovery = discovery
         self._tls = tls
         self._linger_s = linger_s
-        self._members: dict[Endpoint, _Member] = {}
+        self._members: dict[Endpoint, _Member] = {}  # in the order in which they were heard
 
     async def run(self) -> None:
         """Until cancelled. A snapshot without an address ends that address's stream."""
@@ -56,7 +56,7 @@ class Membership:
                     following[endpoint] = group.create_task(self._follow(endpoint))
 
     def view(self) -> ClusterView:
-        """All nodes that answer. Two addresses of one node count once."""
+        """All nodes that answer. Of several with one name, the one heard last."""
         nodes = {member.view.info.name: member.view for member in self._members.values()}
         in_order = [nodes[name] for name in sorted(nodes)]
         return ClusterView(
@@ -64,12 +64,15 @@ class Membership:
             decode=tuple(node for node in in_order if node.info.role is NodeRole.DECODE),
         )
 
-    def channel(self, name: NodeName) -> grpc.aio.Channel:
-        """The channel to a node of the view. Raises PeerUnavailable when it has just gone."""
+    def channel(self, node: NodeInfo) -> grpc.aio.Channel:
+        """The channel to this life of a node of the view, never to another one with its name.
+
+        Raises PeerUnavailable when it has just gone.
+        """
         for member in self._members.values():
-            if member.view.info.name == name:
+            if (member.view.info.name, member.view.info.epoch) == (node.name, node.epoch):
                 return member.channel
-        raise PeerUnavailable(f"node {name} does not answer any more")
+        raise PeerUnavailable(f"node {node.name} does not answer any more")
 
     async def _follow(self, endpoint: Endpoint) -> None:
         failures = 0
@@ -96,11 +99,22 @@ class Membership:
             await channel.close(self._linger_s)
 
     def _note(self, endpoint: Endpoint, member: _Member) -> None:
-        before = self._members.get(endpoint)
-        self._members[endpoint] = member
+        before = self._members.pop(endpoint, None)
         info = member.view.info
         if before is None or before.view.info.epoch != info.epoch:
             log.info("node %s answers", info.name, extra={"address": endpoint.address})
+            self._warn_of_namesakes(endpoint, info)
+        self._members[endpoint] = member  # at the end: the one heard last
+
+    def _warn_of_namesakes(self, endpoint: Endpoint, info: NodeInfo) -> None:
+        for other, member in self._members.items():
+            if member.view.info.name == info.name and member.view.info.epoch != info.epoch:
+                log.warning(
+                    "two nodes are named %s, at %s and %s; only the one heard last gets requests",
+                    info.name,
+                    other.address,
+                    endpoint.address,
+                )
 
     def _lost(self, endpoint: Endpoint, error: Exception) -> None:
         if endpoint in self._members:  # said once, not at every attempt to reconnect

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import grpc
 
-from pdcore.cluster import ClusterView, NodeName
+from pdcore.cluster import ClusterView, NodeInfo
 from pdcore.errors import (
     DeadlineExceeded,
     InternalError,
@@ -73,7 +73,7 @@ class Outcome:
 
 class Cluster(Protocol):
     def view(self) -> ClusterView: ...
-    def channel(self, name: NodeName) -> grpc.aio.Channel: ...
+    def channel(self, node: NodeInfo) -> grpc.aio.Channel: ...
 
 
 class Output(Protocol):
@@ -150,7 +150,7 @@ class _Exchange:
         """Pass tokens on as they come. Raises InternalError for a stream without its end."""
         node = self.placement.decode
         finished: decode_pb2.GenerateEvent.Finished | None = None
-        with GenerateLeg(self.cluster.channel(node.info.name), node) as leg:
+        with GenerateLeg(self.cluster.channel(node.info), node) as leg:
             await leg.open(self._opening())
             async with aclosing(leg.events()) as events:
                 async for event in events:
@@ -171,7 +171,7 @@ class _Exchange:
             return None
         try:
             return await run_prefill(
-                self.cluster.channel(node.info.name), node, self._prefill_request(node.info.epoch)
+                self.cluster.channel(node.info), node, self._prefill_request(node.info.epoch)
             )
         except PdspanError as error:
             if not isinstance(error, REFUSALS):

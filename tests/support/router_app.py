@@ -8,7 +8,7 @@ import httpx
 from prometheus_client import CollectorRegistry
 
 from cluster_views import whole_cluster
-from pdcore.cluster import ClusterView, NodeName
+from pdcore.cluster import ClusterView, NodeInfo
 from pdcore.drain import Drain
 from pdcore.errors import PeerUnavailable
 from pdcore.generation import FinishReason, TokenDelta, TransferId, Usage
@@ -81,8 +81,8 @@ class FakeCluster:
     def view(self) -> ClusterView:
         return self.nodes
 
-    def channel(self, name: NodeName) -> grpc.aio.Channel:
-        raise PeerUnavailable(f"node {name} is only a value")
+    def channel(self, node: NodeInfo) -> grpc.aio.Channel:
+        raise PeerUnavailable(f"node {node.name} is only a value")
 
 
 async def say_hello(job: Job, speaker: Speaker) -> None:

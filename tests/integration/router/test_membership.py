@@ -4,13 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
+import grpc
 import pytest
 
 from fake_nodes import FakeDecode, FakePrefill, FixedDiscovery, Pair, until
+from pdcore.cluster import NodeView
 from pdcore.discovery import Snapshot
 from pdcore.errors import PeerUnavailable
 from pdcore.settings import TlsSettings
+from pdwire.v1 import node_pb2, node_pb2_grpc
 from router import membership as membership_module
 from router.membership import Membership, backoff_s
 
@@ -35,7 +39,7 @@ async def test_nodes_appear_and_their_loss_is_seen() -> None:
         await pair.decode.server.stop(0)
         await until(lambda: not membership.view().decode)
         with pytest.raises(PeerUnavailable, match="d0 does not answer"):
-            membership.channel(pair.decode.name)
+            membership.channel(pair.decode.view.info)
 
 
 async def test_a_restarted_node_replaces_its_old_self() -> None:
@@ -48,6 +52,40 @@ async def test_a_restarted_node_replaces_its_old_self() -> None:
         await until(lambda: [node.info.epoch for node in membership.view().decode] == [2])
         assert membership.view().pairs() == ()  # prefill still knows the old epoch only
         await reborn.server.stop(0)
+
+
+async def test_of_two_nodes_with_one_name_the_one_heard_last_counts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A node that restarted at a new address while its old stream lingers, or a misnamed one: what
+    is placed by the view goes to the node that the view means."""
+    async with Pair() as pair:
+        namesake = FakeDecode()
+        await namesake.start(epoch=2)
+        snapshot = pair.snapshot | {namesake.endpoint}
+        async with following(FixedDiscovery(snapshot)) as membership:
+            await until(lambda: len(membership._members) == 3)
+            for node in (pair.decode, namesake, pair.decode):
+                view = node.view
+                node.status.changed()
+                await until(partial(is_in_view, membership, view))
+                assert await epoch_behind(membership.channel(view.info)) == view.info.epoch
+        await namesake.server.stop(0)
+    assert caplog.text.count("two nodes are named d0") == 1
+
+
+def is_in_view(membership: Membership, node: NodeView) -> bool:
+    return node in membership.view().decode
+
+
+async def epoch_behind(channel: grpc.aio.Channel) -> int:
+    call = node_pb2_grpc.NodeStub(channel).Watch(  # type: ignore[no-untyped-call]
+        node_pb2.WatchRequest()
+    )
+    status = await call.read()
+    call.cancel()
+    epoch: int = status.info.epoch
+    return epoch
 
 
 async def test_changes_are_seen_at_once() -> None:

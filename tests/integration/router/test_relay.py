@@ -17,6 +17,7 @@ from fake_nodes import (
     two_tokens,
     until,
 )
+from pdcore.cluster import NodeInfo
 from pdcore.errors import (
     DeadlineExceeded,
     EpochMismatch,
@@ -435,5 +436,5 @@ class _Stale:
     def view(self) -> Any:
         return self._view
 
-    def channel(self, name: str) -> Any:
-        raise PeerUnavailable(f"node {name} does not answer any more")
+    def channel(self, node: NodeInfo) -> Any:
+        raise PeerUnavailable(f"node {node.name} does not answer any more")
