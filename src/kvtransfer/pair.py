@@ -6,6 +6,7 @@ fits this one. What a transfer has in flight outlives a broken Attach stream: it
 
 import asyncio
 import logging
+from copy import copy
 
 import grpc
 
@@ -51,6 +52,7 @@ class Pair:
         self.standing: Standing | None = None
         self._channels = channels
         self._is_closed = False
+        # Raised as a copy: every raise adds its caller's frames to the traceback.
         self._problem: PdspanError = PeerUnavailable(f"{name} at {address} is not connected yet")
         self._changed = Changes()
         self._peers_changed = peers_changed
@@ -65,10 +67,10 @@ class Pair:
             async with asyncio.timeout(within_s):
                 while self.standing is None:
                     if isinstance(self._problem, LayoutMismatch):
-                        raise self._problem
+                        raise copy(self._problem)
                     await self._changed.next().wait()
         except TimeoutError:
-            raise self._problem from None
+            raise copy(self._problem) from None
         check_epoch(meant=epoch, actual=self.standing.receiver)
         return self.standing
 
@@ -78,7 +80,7 @@ class Pair:
         Raises PeerUnavailable when the pair was closed.
         """
         if self._is_closed:
-            raise self._problem
+            raise copy(self._problem)
         call: PushCall = self._channels[stripe].stream_stream(PUSH)(wait_for_ready=True)
         return call
 

@@ -28,7 +28,9 @@ class TransferRegistry:
         self._settings = settings
         self._parked: dict[TransferId, list[IncomingStream]] = {}
         self._transfers: dict[TransferId, IncomingTransfer] = {}  # announced, owner still there
-        self._over: dict[TransferId, PdspanError | None] = {}  # None: committed; oldest first
+        # Why it failed (None: committed), oldest first. Words only: an error holds its traceback,
+        # and that the payload.
+        self._over: dict[TransferId, str | None] = {}
 
     @property
     def num_parked(self) -> int:
@@ -65,7 +67,7 @@ class TransferRegistry:
         """The owner leaves; the id is over. Safe to repeat."""
         transfer.leave()
         if self._transfers.pop(transfer.transfer_id, None) is not None:
-            self._over[transfer.transfer_id] = transfer.error
+            self._over[transfer.transfer_id] = _reason(transfer)
             if len(self._over) > MAX_REMEMBERED:
                 del self._over[next(iter(self._over))]
 
@@ -123,7 +125,7 @@ class TransferRegistry:
 
     def _admit(self, transfer: IncomingTransfer, stream: IncomingStream, now: float) -> None:
         if transfer.is_over:
-            _answer(stream, transfer.error)
+            _answer(stream, _reason(transfer))
             return
         try:
             transfer.join(stream, now)
@@ -156,9 +158,13 @@ class TransferRegistry:
             self._parked.pop(stream.transfer_id, None)
 
 
-def _answer(stream: IncomingStream, error: PdspanError | None) -> None:
+def _reason(transfer: IncomingTransfer) -> str | None:
+    return None if transfer.error is None else str(transfer.error)
+
+
+def _answer(stream: IncomingStream, reason: str | None) -> None:
     """A stream of a transfer that is over: the commit again, or the failure by name."""
-    if error is None:
+    if reason is None:
         stream.commit()
     else:
-        stream.end(TransferFailed(f"transfer {stream.transfer_id} is over: {error}"))
+        stream.end(TransferFailed(f"transfer {stream.transfer_id} is over: {reason}"))

@@ -1,5 +1,8 @@
 """What the state table does not say: bounds, several runs in a frame, replies."""
 
+import gc
+import weakref
+
 import pytest
 
 from kvtransfer import registry as registry_module
@@ -9,7 +12,7 @@ from kvtransfer.incoming import TransferState
 from kvtransfer.messages import Extent, Frame, Handoff, Opening, PageRun, Push, Reply
 from kvtransfer.registry import TransferRegistry
 from page_memory import RECEIVER, SENDER, TINY, PageMemory, Target
-from pdcore.errors import TransferFailed
+from pdcore.errors import ChecksumMismatch, TransferFailed
 from pdcore.generation import TransferId
 from pdcore.settings import TransferSettings
 
@@ -58,6 +61,27 @@ def test_a_late_stream_hears_why_the_transfer_is_over() -> None:
     registry.leave(registry.expect(TransferId("t"), Target(12, range(3)), 0.0))
     with pytest.raises(TransferFailed, match="transfer t is over: the decode node gave up"):
         registry.open(Push(TransferId("t"), 0, OPENING), 1.0)
+
+
+class Payload(bytearray):
+    """Bytes that say when nobody holds them any more."""
+
+
+def test_a_transfer_that_is_over_holds_no_payload() -> None:
+    """An error's traceback holds the frames that it passed, and what those knew."""
+    registry, payload = make(), Payload(TINY.page_bytes)
+    transfer = registry.expect(TransferId("t"), Target(12, range(3)), 0.0)
+    stream = registry.open(Push(TransferId("t"), 0, OPENING), 0.0)
+    frame = Frame(0, (PageRun(0, 1, 0, 3),), checksum=5)
+    registry.receive(stream, Push(TransferId("t"), 0, frame, memoryview(payload)), 1.0)
+    assert isinstance(transfer.error, ChecksumMismatch)
+    registry.leave(transfer)
+    held = weakref.ref(payload)
+    del stream, transfer, payload
+    gc.collect()
+    assert held() is None
+    with pytest.raises(TransferFailed, match="transfer t is over: frame 0 of stripe 0"):
+        registry.open(Push(TransferId("t"), 0, OPENING), 2.0)
 
 
 def test_an_expected_transfer_waits_without_limit() -> None:

@@ -1,0 +1,27 @@
+"""What a pair says when it is not usable."""
+
+import pytest
+
+from kvtransfer.changes import Changes
+from kvtransfer.pair import Pair
+from page_memory import RECEIVER, SENDER, TINY
+from pdcore.errors import PeerUnavailable
+
+
+def make() -> Pair:
+    return Pair(RECEIVER.node, "10.0.0.2:7001", [], SENDER, TINY, Changes())
+
+
+async def test_every_transfer_gets_an_error_of_its_own() -> None:
+    """One that is raised again and again collects the frames of all who got it."""
+    pair, errors = make(), []
+    for _ in range(2):
+        with pytest.raises(PeerUnavailable, match="not connected yet") as caught:
+            await pair.attached(RECEIVER.epoch, 0.0)
+        errors.append(caught.value)
+    await pair.close()
+    for _ in range(2):
+        with pytest.raises(PeerUnavailable) as caught:
+            pair.open_push(0)
+        errors.append(caught.value)
+    assert len({id(error) for error in errors}) == 4
