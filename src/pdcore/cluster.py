@@ -67,13 +67,20 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """All nodes that answer now. A value: a placement policy may keep it, nothing changes it."""
+    """All nodes that answer now. A value: a placement policy may keep it, nothing changes it.
+
+    ``strangers`` answer too, but serve another model than the one who looks: no request is theirs.
+    """
 
     prefill: tuple[NodeView, ...] = ()
     decode: tuple[NodeView, ...] = ()
+    strangers: tuple[NodeView, ...] = ()
 
     def pairs(self) -> tuple[tuple[NodeView, NodeView], ...]:
-        """(prefill, decode) pairs whose data path is up and that take new work."""
+        """(prefill, decode) pairs whose data path is up and that take new work.
+
+        Two layouts never pair, whatever ``peers`` says.
+        """
         return tuple(
             (prefill, decode)
             for prefill in self.prefill
@@ -81,6 +88,7 @@ class ClusterView:
             if not prefill.draining
             and not decode.draining
             and (decode.info.name, decode.info.epoch) in prefill.peers
+            and prefill.info.layout == decode.info.layout
         )
 
 

@@ -50,7 +50,9 @@ async def serve(
     Raises ConfigError when the model directory, a setting or the address is wrong.
     """
     placer = open_placer(settings.router.placement)
-    membership = Membership(open_discovery(settings), settings.tls, settings.queue.drain_s)
+    membership = Membership(
+        open_discovery(settings), settings.tls, settings.queue.drain_s, settings.model.public_name
+    )
     service = open_service(settings, node, model_dir, membership, placer)
     server = _Server(uvicorn_config(build_app(service, placer), settings.tls))
     with _listen(node) as listener:

@@ -38,11 +38,13 @@ class _Member:
 class Membership:
     """``run`` follows the nodes; ``view`` and ``channel`` answer from what it knows."""
 
-    def __init__(self, discovery: Discovery, tls: TlsSettings, linger_s: float) -> None:
-        """``linger_s``: how long running requests may use a node that discovery took away."""
+    def __init__(self, discovery: Discovery, tls: TlsSettings, linger_s: float, model: str) -> None:
+        """``linger_s``: how long running requests may use a node that discovery took away.
+        ``model``: the served name of this router's model; nodes of another one are strangers."""
         self._discovery = discovery
         self._tls = tls
         self._linger_s = linger_s
+        self._model = model
         self._members: dict[Endpoint, _Member] = {}  # in the order in which they were heard
 
     async def run(self) -> None:
@@ -59,9 +61,11 @@ class Membership:
         """All nodes that answer. Of several with one name, the one heard last."""
         nodes = {member.view.info.name: member.view for member in self._members.values()}
         in_order = [nodes[name] for name in sorted(nodes)]
+        ours = [node for node in in_order if node.info.model == self._model]
         return ClusterView(
-            prefill=tuple(node for node in in_order if node.info.role is NodeRole.PREFILL),
-            decode=tuple(node for node in in_order if node.info.role is NodeRole.DECODE),
+            prefill=tuple(node for node in ours if node.info.role is NodeRole.PREFILL),
+            decode=tuple(node for node in ours if node.info.role is NodeRole.DECODE),
+            strangers=tuple(node for node in in_order if node.info.model != self._model),
         )
 
     def channel(self, node: NodeInfo) -> grpc.aio.Channel:
@@ -103,10 +107,18 @@ class Membership:
         info = member.view.info
         if before is None or before.view.info.epoch != info.epoch:
             log.info("node %s answers", info.name, extra={"address": endpoint.address})
-            self._warn_of_namesakes(endpoint, info)
+            self._warn_of_misfits(endpoint, info)
         self._members[endpoint] = member  # at the end: the one heard last
 
-    def _warn_of_namesakes(self, endpoint: Endpoint, info: NodeInfo) -> None:
+    def _warn_of_misfits(self, endpoint: Endpoint, info: NodeInfo) -> None:
+        if info.model != self._model:
+            log.warning(
+                "node %s serves model %r, this router %r: it gets no requests; model.served_name"
+                " must be the same",
+                info.name,
+                info.model,
+                self._model,
+            )
         for other, member in self._members.items():
             if member.view.info.name == info.name and member.view.info.epoch != info.epoch:
                 log.warning(

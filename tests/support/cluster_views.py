@@ -18,14 +18,16 @@ def node_view(
     peers: tuple[NodeView, ...] = (),
     draining: bool = False,
     max_tokens: int = 64,
+    model: str = "tiny",
+    layout: KvLayout = LAYOUT,
 ) -> NodeView:
     info = NodeInfo(
         name=NodeName(name),
         role=role,
         address=address,
         epoch=Epoch(epoch),
-        layout=LAYOUT,
-        model="tiny",
+        layout=layout,
+        model=model,
         max_tokens=max_tokens,
         version="0",
     )

@@ -6,7 +6,7 @@ that is what ``/health`` shows and what the error of a refused request says.
 
 from collections.abc import Mapping, Sequence
 
-from pdcore.cluster import ClusterView, NodeView
+from pdcore.cluster import ClusterView, NodeRole, NodeView
 from pdcore.errors import NoCapacity
 from router.placement.policy import Arm, Placement, PlacementPolicy, RequestShape
 
@@ -32,17 +32,21 @@ class Placer:
 
 
 def _obstacle(cluster: ClusterView, arm: Arm) -> str | None:
-    missing = _missing("decode", cluster.decode)
+    missing = _missing(NodeRole.DECODE, cluster.decode, cluster.strangers)
     if missing is None and arm is Arm.DISAGGREGATED:
-        missing = _missing("prefill", cluster.prefill)
+        missing = _missing(NodeRole.PREFILL, cluster.prefill, cluster.strangers)
         if missing is None and not cluster.pairs():
             missing = "no prefill node has a data path to a decode node"
     return missing
 
 
-def _missing(role: str, nodes: Sequence[NodeView]) -> str | None:
-    if not nodes:
-        return f"no {role} node answers"
-    if all(node.draining for node in nodes):
-        return f"every {role} node is stopping"
-    return None
+def _missing(
+    role: NodeRole, nodes: Sequence[NodeView], strangers: Sequence[NodeView]
+) -> str | None:
+    if nodes:
+        return f"every {role} node is stopping" if all(node.draining for node in nodes) else None
+    for stranger in strangers:
+        info = stranger.info
+        if info.role is role:
+            return f"no {role} node serves this router's model: {info.name} serves {info.model!r}"
+    return f"no {role} node answers"

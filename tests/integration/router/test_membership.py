@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(20)
 
 @asynccontextmanager
 async def following(discovery: FixedDiscovery) -> AsyncIterator[Membership]:
-    membership = Membership(discovery, TlsSettings(), linger_s=0.5)
+    membership = Membership(discovery, TlsSettings(), linger_s=0.5, model="tiny")
     async with asyncio.TaskGroup() as group:
         task = group.create_task(membership.run())
         yield membership
@@ -126,6 +126,18 @@ async def test_a_status_that_cannot_be_read_is_no_node() -> None:
             await until(lambda: membership.view().prefill)
             await asyncio.sleep(0.2)
             assert membership.view().decode == ()
+
+
+async def test_nodes_of_another_model_are_not_offered(caplog: pytest.LogCaptureFixture) -> None:
+    """Started with another directory, the router would send them token ids of its own model."""
+    async with Pair() as pair:
+        other = replace(pair.decode.view.info, model="other")
+        pair.decode.status._info = other
+        async with following(FixedDiscovery(pair.snapshot)) as membership:
+            await until(lambda: membership.view().strangers and membership.view().prefill)
+            view = membership.view()
+    assert view.decode == () and [node.info for node in view.strangers] == [other]
+    assert "node d0 serves model 'other', this router 'tiny'" in caplog.text
 
 
 def test_backoff_grows_to_a_bound_and_is_spread() -> None:

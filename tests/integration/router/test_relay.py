@@ -99,7 +99,9 @@ class Bench:
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     async with Pair() as pair:
-        membership = Membership(FixedDiscovery(pair.snapshot), TlsSettings(), linger_s=1)
+        membership = Membership(
+            FixedDiscovery(pair.snapshot), TlsSettings(), linger_s=1, model="tiny"
+        )
         async with asyncio.TaskGroup() as group:
             following = group.create_task(membership.run())
             await until(lambda: membership.view().pairs())

@@ -269,6 +269,16 @@ async def test_health_says_whether_a_request_can_be_served() -> None:
     assert (response.status_code, response.json()["reason"]) == (503, "no decode node answers")
 
 
+async def test_nodes_of_another_model_serve_nothing() -> None:
+    strangers = ClusterView(strangers=(decode("d0", model="other"),))
+    async with client_of(fake_service(cluster=strangers)) as client:
+        health = await client.get("/health")
+        refused = await client.post("/v1/completions", json=COMPLETION)
+    reason = "no decode node serves this router's model: d0 serves 'other'"
+    assert (health.status_code, health.json()["reason"]) == (503, reason)
+    assert "no node that serves this model answers" in error_of(refused)["message"]
+
+
 async def test_version_and_request_ids() -> None:
     async with client_of(fake_service()) as client:
         response = await client.get("/version", headers={"X-Request-Id": "mine-1"})

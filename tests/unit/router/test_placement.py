@@ -1,8 +1,10 @@
 """One contract for every policy, then what each is for."""
 
+from dataclasses import replace
+
 import pytest
 
-from cluster_views import decode, prefill, whole_cluster
+from cluster_views import LAYOUT, decode, prefill, whole_cluster
 from pdcore.cluster import ClusterView, NodeLoad
 from pdcore.errors import ConfigError, NoCapacity
 from router.placement import POLICIES, Arm, Placement, RequestShape, open_placer
@@ -54,6 +56,15 @@ def test_a_pair_needs_a_data_path(name: str) -> None:
     assert {names(policy.choose(SHAPE, view)) for _ in range(4)} == {("p0", "d0")}
 
 
+@pytest.mark.parametrize("name", ["round_robin", "least_loaded"])
+def test_a_pair_has_one_kv_layout(name: str) -> None:
+    """While a model is exchanged, nodes of both may answer; KV of one is nothing to the other."""
+    d0, d1 = decode("d0"), decode("d1", layout=replace(LAYOUT, model="its successor"))
+    view = ClusterView((prefill("p0", d0, d1),), (d0, d1))
+    policy = POLICIES[name]()
+    assert {names(policy.choose(SHAPE, view)) for _ in range(4)} == {("p0", "d0")}
+
+
 def test_least_loaded_goes_where_least_waits_and_runs() -> None:
     busy = decode("d0", load=NodeLoad(num_running=3))
     idle = decode("d1", load=NodeLoad(num_queued=1))
@@ -83,6 +94,14 @@ D0 = decode("d0")
         (ClusterView((), (D0,)), "no prefill node answers"),
         (ClusterView((prefill("p0", D0, draining=True),), (D0,)), "every prefill node is stopping"),
         (ClusterView((prefill("p0"),), (D0,)), "no prefill node has a data path to a decode node"),
+        (
+            ClusterView(strangers=(decode("d0", model="other"),)),
+            "no decode node serves this router's model: d0 serves 'other'",
+        ),
+        (
+            ClusterView((), (D0,), (decode("d1", model="other"), prefill("p0", model="other"))),
+            "no prefill node serves this router's model: p0 serves 'other'",
+        ),
         (whole_cluster(1, 1), None),
     ],
 )
