@@ -122,15 +122,20 @@ class FrameQueue:
             self._commit()
         self._settle(now)
 
-    def on_broken(self, stripe: int, now: float) -> None:
-        """The stream of ``stripe`` is gone; what it had not acknowledged goes back in front."""
+    def on_broken(self, stripe: int, now: float) -> bool:
+        """The stream of ``stripe`` is gone; what it had not acknowledged goes back in front.
+
+        Says whether that stream had been answered.
+        """
         if self.is_over:
-            return
+            return False
+        was_heard = self._stripes[stripe].is_heard
         frames = self._stripes[stripe].close()
         self._give_back(sum(frame.nbytes for frame in frames))
         self._returned.extendleft(frame.run for frame in reversed(frames))
         self._credit.leave_line(self._transfer_id)
         self._settle(now)
+        return was_heard
 
     def close(self) -> None:
         """The owner leaves, for whatever reason. Safe to repeat."""

@@ -118,16 +118,21 @@ class KvSender:
             await wait_until(change, self._queue.deadline())
 
     async def _run_stripe(self, tasks: asyncio.TaskGroup, stripe: int) -> None:
-        """One stream after another, as long as it is the connection that breaks."""
-        delay_s = 0.0  # the first time at once: the connection may be there, or back already
-        while True:
+        """One stream after another until the commit, as long as it is the connection that breaks.
+
+        Waits longer each time, and not at all once a stream was answered. A wait is much shorter
+        than ``resume_s``, which runs meanwhile.
+        """
+        delay_s, longest_s = 0.0, min(LAST_RETRY_S, self._settings.resume_s / 4)
+        while not self._queue.is_over:
             try:
                 await self._run_stream(tasks, stripe)
             except PeerUnavailable:
-                self._queue.on_broken(stripe, monotonic())
+                was_heard = self._queue.on_broken(stripe, monotonic())
                 self._changed()
+                delay_s = 0.0 if was_heard else delay_s
                 await asyncio.sleep(delay_s)
-                delay_s = min(max(FIRST_RETRY_S, 2 * delay_s), LAST_RETRY_S)
+                delay_s = min(max(FIRST_RETRY_S, 2 * delay_s), longest_s)
 
     async def _run_stream(self, tasks: asyncio.TaskGroup, stripe: int) -> None:
         """One stream, until the commit. Raises what ended it before."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import grpc
 import pytest
@@ -231,6 +232,26 @@ async def test_cut_connection_resumes(mode: str, caplog: pytest.LogCaptureFixtur
         assert report.result().attempts >= 2
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
         assert set(wire.sink.num_writes.values()) == {1}
+        wire.assert_balanced()
+
+
+async def test_a_link_that_breaks_again_and_again() -> None:
+    """Each time it comes back, so how often does not matter."""
+    async with wired() as wire:
+        sender = wire.sender("t", "pipelined")
+
+        def arrived(num_pages: int) -> bool:
+            return wire.sink.num_writes.total() == num_pages * LAYOUT.num_layers
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(wire.receive("t"))
+            report = tasks.create_task(sender.run())
+            for num_ready in range(1, 9):
+                sender.pages_ready(num_ready)
+                await until(partial(arrived, num_ready))
+                wire.relay.cut()
+            await produce(sender)
+        assert report.result().attempts >= 9
         wire.assert_balanced()
 
 

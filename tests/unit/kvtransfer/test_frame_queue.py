@@ -205,6 +205,15 @@ def test_what_a_broken_stripe_held_goes_first() -> None:
     assert queue.num_attempts == 2
 
 
+def test_a_broken_stream_says_whether_it_had_been_answered() -> None:
+    queue = make("windowed")
+    assert not queue.on_broken(0, 1.0)
+    attempt = queue.open_stream(0, 2.0)
+    queue.on_reply(0, Reply(attempt, 0, 0, 100 * PAGE), 3.0)
+    assert queue.on_broken(0, 4.0)
+    assert not queue.on_broken(0, 5.0)
+
+
 def test_attempts_are_counted_over_all_stripes() -> None:
     queue = make("striped")
     for stripe, attempt in ((0, 1), (1, 2), (0, 3)):
