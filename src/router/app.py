@@ -1,7 +1,8 @@
 """The router as a web application and as a process.
 
 ``build_app`` wires the endpoints, ``serve`` runs them until told to stop: then ``/health`` answers
-503, new requests are refused, and running ones finish (bounded by ``queue.drain_s``).
+503, new requests are refused, and running ones finish (bounded by ``queue.drain_s``; those that
+have not by then end with an error).
 """
 
 import asyncio
@@ -39,7 +40,7 @@ from router.text import ModelText
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 75  # longer than clients keep an idle connection, so that they close it, not we
-CLOSE_S = 1  # how long requests that are cut may take to clean up
+CLOSE_S = 1  # how long requests that are cut may take to say so and clean up
 
 
 async def serve(
@@ -63,6 +64,7 @@ async def serve(
             await stop.wait()
             if not await service.drain.finish(settings.queue.drain_s):
                 log.warning("%d requests still ran and were cut", service.drain.num_running)
+                service.cut.set()
             server.should_exit = True
             following.cancel()
     log.info("stopped", extra={"event": "stopped"})

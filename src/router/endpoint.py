@@ -1,17 +1,17 @@
 """The two generation endpoints: one HTTP request, from its body to the last byte of its answer.
 
 ``GenerationEndpoint.__call__`` tells the story. Invariant: a request that is admitted holds its
-place until its answer has left, and whatever ends it (the client hanging up included) ends its work
-at the nodes.
+place until its answer has left, and whatever ends it (the client hanging up, and the router that
+stops, included) ends its work at the nodes.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
@@ -21,6 +21,7 @@ from pdcore.errors import (
     BodyTooLarge,
     InternalError,
     NoCapacity,
+    NodeDraining,
     PdspanError,
     RequestCancelled,
     root_cause,
@@ -66,6 +67,7 @@ class Service:
     relay: Relay
     drain: Drain
     metrics: RouterMetrics
+    cut: asyncio.Event = field(default_factory=asyncio.Event)  # the drain took too long
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -75,6 +77,10 @@ class Service:
             raise NoCapacity(f"the router already serves {most} requests, its most; try again")
         with self.drain.request(), self.metrics.in_flight.track_inprogress():
             yield
+
+    async def until_cut(self) -> NoReturn:
+        await self.cut.wait()
+        raise NodeDraining("the router stopped before this request had ended")
 
     def context_tokens(self) -> int | None:
         """The most tokens, prompt and answer together, that all nodes can hold; None without a
@@ -95,15 +101,16 @@ class GenerationEndpoint:
         service = self._service
         watch = RequestWatch(service.metrics, service.name)
         with service.admitted():
-            body = await read_body(Request(scope, receive), service.settings.router.max_body_bytes)
-            api = self._kind.read(body)
+            reading = read_body(Request(scope, receive), service.settings.router.max_body_bytes)
+            api = self._kind.read(await unless(reading, service.until_cut()))
             request = await service.preparer.prepare(
                 api, request_id_of(scope), service.context_tokens()
             )
             watch.started()
             output = self._output(api, request, send)
             try:
-                await while_connected(receive, self._serve(api, request, output, watch))
+                serving = self._serve(api, request, output, watch)
+                await unless(serving, until_disconnected(receive), service.until_cut())
             except PdspanError as error:
                 _log_failure(request, error)
                 if not output.has_begun:
@@ -160,19 +167,20 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
-    """Wait for ``work``, but no longer than the client does: RequestCancelled when it hangs up."""
+async def unless(work: Awaitable[T], *interruptions: Coroutine[object, object, NoReturn]) -> T:
+    """Wait for ``work``. An interruption that raises ends it, with the interruption's error."""
     try:
         async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(_raise_at_disconnect(receive))
+            watchers = [group.create_task(interruption) for interruption in interruptions]
             result = await work
-            watcher.cancel()
+            for watcher in watchers:
+                watcher.cancel()
     except BaseExceptionGroup as errors:
         raise root_cause(errors) from errors
     return result
 
 
-async def _raise_at_disconnect(receive: Receive) -> None:
+async def until_disconnected(receive: Receive) -> NoReturn:
     while (await receive())["type"] != "http.disconnect":
         pass
     raise RequestCancelled("the client hung up")

@@ -12,6 +12,7 @@ import pytest
 from fake_nodes import Generating, Pair, eventually, forever, token_of, until
 from pdcore.errors import ConfigError, NoCapacity, TransferStalled
 from pdcore.generation import FinishReason
+from pdcore.settings import QueueSettings
 from router.app import serve
 from router_process import RunningRouter, is_healthy, running_router, settings_for
 
@@ -157,6 +158,32 @@ async def test_draining_finishes_what_runs_and_takes_nothing_new(tmp_path: Path)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "node_draining")
             may_end.set()
             assert (await running).json()["choices"][0]["text"] == "ab"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_runs_longer_than_the_drain_ends_with_an_error(
+    tmp_path: Path, stream: bool
+) -> None:
+    async def one_then_nothing(generating: Generating) -> None:
+        await generating.tokens(token_of("a"))
+        await forever(generating)
+
+    async with Pair() as pair:
+        pair.decode.script, pair.prefill.script = one_then_nothing, forever
+        settings = settings_for(pair, queue=QueueSettings(drain_s=0.5))
+        async with (
+            running_router(pair, tmp_path, settings) as router,
+            httpx.AsyncClient() as client,
+            asyncio.TaskGroup() as group,
+        ):
+            body = {"prompt": "hi", "stream": stream}
+            running = group.create_task(client.post(f"{router.url}/v1/completions", json=body))
+            await until(lambda: pair.decode.calls)
+            router.stop.set()
+            response = await running
+    assert response.status_code == (200 if stream else 503)
+    assert '"code":"node_draining"' in response.text
+    assert response.text.endswith("data: [DONE]\n\n") is stream
 
 
 async def is_refused(client: httpx.AsyncClient, url: str) -> bool:

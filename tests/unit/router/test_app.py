@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -326,6 +327,47 @@ async def test_a_full_router_and_a_stopping_one_refuse() -> None:
         assert (await running).json()["choices"][0]["text"] == "late"
         stopped = await client.post("/v1/completions", json=COMPLETION)
         assert (stopped.status_code, error_of(stopped)["code"]) == (503, "node_draining")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_request_that_is_cut_ends_with_an_error(stream: bool) -> None:
+    has_begun = asyncio.Event()
+
+    async def script(job: Job, speaker: Speaker) -> None:
+        await speaker.say("hel")
+        has_begun.set()
+        await asyncio.Event().wait()
+
+    service = fake_service(script)
+    async with client_of(service) as client, asyncio.TaskGroup() as group:
+        fields = COMPLETION | {"stream": stream}
+        running = group.create_task(client.post("/v1/completions", json=fields))
+        await has_begun.wait()
+        service.cut.set()
+        response = await running
+        metrics = (await client.get("/metrics")).text
+    error = events_of(response)[-1]["error"] if stream else error_of(response)
+    assert (error["code"], error["type"]) == ("node_draining", "service_unavailable")
+    assert response.status_code == (200 if stream else 503)
+    assert 'requests_total{endpoint="/v1/completions",status="503"} 1.0' in metrics
+    assert service.drain.num_running == 0
+
+
+async def test_a_request_whose_body_is_still_coming_is_cut_too() -> None:
+    is_read = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b'{"prompt": "h'
+        is_read.set()
+        await asyncio.Event().wait()
+
+    service = fake_service()
+    async with client_of(service) as client, asyncio.TaskGroup() as group:
+        running = group.create_task(client.post("/v1/completions", content=endless()))
+        await is_read.wait()
+        service.cut.set()
+        response = await running
+    assert (response.status_code, error_of(response)["code"]) == (503, "node_draining")
 
 
 async def test_a_defect_is_a_500_in_the_same_shape() -> None:
