@@ -170,7 +170,7 @@ class Sending:
             for kind, address in hello["addresses"].items():
                 opened = Pairs(self._identity, LAYOUT, SETTINGS, tls_settings(kind, directory))
                 await stack.enter_async_context(opened)
-                pairs[kind] = opened.pair(NodeName("receiver"), address)
+                pairs[kind] = opened.open(address)
             samples = []
             for repetition in range(1 + num_repetitions):
                 for kind in random.Random(repetition).sample(KINDS, len(KINDS)):

@@ -1,9 +1,11 @@
-"""All pairs of one prefill node: opened when a decode node is first known, kept until forgotten.
+"""All pairs of one prefill node: opened where discovery finds a decode node, kept until forgotten.
 
     async with Pairs(identity, layout, settings, tls) as pairs:
-        pair = pairs.pair(name, address)
+        pairs.open(address)
+        pair = pairs.find(receiver, address)
 
-Connections are few and persistent: ``settings.stripes`` for each decode node.
+Connections are few and persistent: ``settings.stripes`` for each address. Which node is there, the
+node says itself; no request opens a connection.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from kvtransfer.changes import Changes
 from kvtransfer.messages import Identity
 from kvtransfer.pair import Pair
 from pdcore.cluster import Epoch, NodeName
+from pdcore.errors import PeerUnavailable
 from pdcore.kv_layout import KvLayout
 from pdcore.rpc import open_channel
 from pdcore.settings import TlsSettings, TransferSettings
@@ -32,7 +35,7 @@ class Pairs:
         self._layout = layout
         self._settings = settings
         self._tls = tls
-        self._pairs: dict[tuple[NodeName, str], tuple[Pair, asyncio.Event]] = {}
+        self._pairs: dict[str, Pair] = {}  # by address
         self._peers_changed = Changes()
         self._tasks = asyncio.TaskGroup()
         self._running: set[asyncio.Task[None]] = set()
@@ -51,30 +54,45 @@ class Pairs:
             task.cancel()
         await self._tasks.__aexit__(kind, error, traceback)
 
-    def pair(self, name: NodeName, address: str) -> Pair:
-        """The pair with a decode node; the first call opens it and returns at once."""
-        known = self._pairs.get((name, address))
+    def open(self, address: str) -> Pair:
+        """The pair with the decode node at ``address``; the first call opens it, without a wait."""
+        known = self._pairs.get(address)
         if known is not None:
-            return known[0]
+            return known
         channels = [open_channel(address, self._tls) for _ in range(self._settings.stripes)]
-        pair = Pair(name, address, channels, self._identity, self._layout, self._peers_changed)
-        forgotten = asyncio.Event()
-        task = self._tasks.create_task(_run(pair, forgotten))
+        pair = Pair(address, channels, self._identity, self._layout, self._peers_changed)
+        task = self._tasks.create_task(pair.run())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        self._pairs[name, address] = (pair, forgotten)
+        self._pairs[address] = pair
         return pair
 
-    def forget(self, name: NodeName, address: str) -> None:
+    def forget(self, address: str) -> None:
         """Send nothing new to that node; the pair closes when its last transfer has ended."""
-        known = self._pairs.pop((name, address), None)
-        if known is not None:
-            known[1].set()
+        pair = self._pairs.pop(address, None)
+        if pair is not None:
+            pair.forget()
+
+    def find(self, receiver: Identity, address: str) -> Pair:
+        """The pair with ``receiver``: attached to it, or lastly was and may be again in a moment.
+
+        Else the pair at ``address``, which the node calls its own: it says who is there now.
+        Raises PeerUnavailable when there is neither.
+        """
+        pairs = [pair for pair in self._pairs.values() if pair.peer == receiver]
+        attached = [pair for pair in pairs if pair.standing is not None]
+        pair = next(iter(attached or pairs), self._pairs.get(address))
+        if pair is None:
+            raise PeerUnavailable(
+                f"{self._identity.node} has no connection to {receiver.node} (epoch"
+                f" {receiver.epoch:x}); known: {', '.join(self._names()) or 'none'}"
+            )
+        return pair
 
     @property
     def peers(self) -> Peers:
         """Decode nodes with a live, compatible data path, by name and epoch."""
-        standings = (pair.standing for pair, _ in self._pairs.values())
+        standings = (pair.standing for pair in self._pairs.values())
         return frozenset(
             (standing.receiver.node, standing.receiver.epoch)
             for standing in standings
@@ -92,15 +110,5 @@ class Pairs:
             else:
                 await change.wait()
 
-
-async def _run(pair: Pair, forgotten: asyncio.Event) -> None:
-    """The life of a pair: attached until it is forgotten, then open until it is idle."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            attached = tasks.create_task(pair.keep_attached())
-            await forgotten.wait()
-            attached.cancel()
-        pair.detached()
-        await pair.idle()
-    finally:
-        await pair.close()
+    def _names(self) -> list[str]:
+        return sorted(pair.name for pair in self._pairs.values())

@@ -1,7 +1,8 @@
 """One decode node as this prefill node reaches it: stripes, the Attach stream, the pair's credit.
 
-Invariant: ``standing`` is there exactly while the Attach stream lives and the node on its other end
-fits this one. What a transfer has in flight outlives a broken Attach stream: it has its own clock.
+Known by its address; which node is there, that node says itself. Invariant: ``standing`` is there
+exactly while the Attach stream lives and the node on its other end fits this one. What a transfer
+has in flight outlives a broken Attach stream: it has its own clock.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from kvtransfer.credit import Credit
 from kvtransfer.framing import decode_standing, encode_attach
 from kvtransfer.handshake import PROTOCOL, check_epoch, check_standing
 from kvtransfer.messages import AttachRequest, Identity, Standing
-from pdcore.cluster import Epoch, NodeName
+from pdcore.cluster import Epoch
 from pdcore.errors import LayoutMismatch, PdspanError, PeerUnavailable, ProtocolViolation
 from pdcore.generation import TransferId
 from pdcore.kv_layout import KvLayout
@@ -33,30 +34,51 @@ PushCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class Pair:
-    """Made and owned by ``Pairs``, which runs ``keep_attached`` for as long as it lives."""
+    """Made and owned by ``Pairs``, which lets it ``run``."""
 
     def __init__(
         self,
-        name: NodeName,
         address: str,
         channels: list[grpc.aio.Channel],
         sender: Identity,
         layout: KvLayout,
         peers_changed: Changes,
     ) -> None:
-        self.name = name
         self.address = address
         self.sender = sender
         self.layout = layout
         self.credit = Credit()
+        self.peer: Identity | None = None  # the node that answered last, fitting or not
         self.standing: Standing | None = None
         self._channels = channels
+        self._forgotten = asyncio.Event()
         self._is_closed = False
         # Raised as a copy: every raise adds its caller's frames to the traceback.
-        self._problem: PdspanError = PeerUnavailable(f"{name} at {address} is not connected yet")
+        self._problem: PdspanError = PeerUnavailable(f"{address} is not connected yet")
         self._changed = Changes()
         self._peers_changed = peers_changed
         self._transfers: dict[TransferId, Changes] = {}
+
+    @property
+    def name(self) -> str:
+        """For messages: the node, or its address while no node has answered there."""
+        return self.address if self.peer is None else self.peer.node
+
+    async def run(self) -> None:
+        """Attached until it is forgotten, then open until it is idle."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                attached = tasks.create_task(self._keep_attached())
+                await self._forgotten.wait()
+                attached.cancel()
+            self._detach(PeerUnavailable(f"{self.name} is no longer known"))
+            await self._idle()
+        finally:
+            await self._close()
+
+    def forget(self) -> None:
+        """Nothing new is sent; what is being sent goes on."""
+        self._forgotten.set()
 
     async def attached(self, epoch: Epoch, within_s: float) -> Standing:
         """Wait until the pair is usable. Raises what keeps it from being so, by name:
@@ -104,7 +126,7 @@ class Pair:
         if next_in_line is not None:
             self._transfers[next_in_line].notify()
 
-    async def keep_attached(self) -> None:
+    async def _keep_attached(self) -> None:
         """Hold the Attach stream open, again and again; ends only when cancelled."""
         delay_s = FIRST_RETRY_S
         while True:
@@ -120,16 +142,12 @@ class Pair:
             self._detach(problem)
             await asyncio.sleep(delay_s)
 
-    def detached(self) -> None:
-        """``keep_attached`` was ended for good. What is being sent goes on."""
-        self._detach(PeerUnavailable(f"{self.name} at {self.address} is no longer known"))
-
-    async def idle(self) -> None:
+    async def _idle(self) -> None:
         """Wait until nothing is being sent."""
         while self._transfers:
             await self._changed.next().wait()
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Cut everything."""
         self._is_closed = True
         for channel in self._channels:
@@ -142,12 +160,14 @@ class Pair:
         attach: AttachCallable = self._channels[0].unary_stream(ATTACH)
         async for message in attach(request):
             standing = decode_standing(message)
+            self.peer = standing.receiver
             check_standing(standing, self.layout)
             self._stand(standing)
 
     def _stand(self, standing: Standing) -> None:
         if self.standing is None:
-            log.info("attached to %s", self.name, extra={"epoch": standing.receiver.epoch})
+            extra = {"epoch": standing.receiver.epoch}
+            log.info("attached to %s at %s", self.name, self.address, extra=extra)
         self.standing = standing
         self.credit.grant(standing.credit_bytes)
         self.wake_next_in_line()
@@ -155,7 +175,7 @@ class Pair:
 
     def _detach(self, problem: PdspanError) -> None:
         if self.standing is not None or str(problem) != str(self._problem):
-            log.warning("not attached to %s: %s", self.name, problem)
+            log.warning("not attached to %s at %s: %s", self.name, self.address, problem)
         self.standing = None
         self._problem = problem
         self._notify()

@@ -77,9 +77,9 @@ async def _follow(pairs: Pairs, settings: ClusterSettings) -> None:
     async for snapshot in open_discovery(settings).watch():
         current = {point.address for point in snapshot if point.role is NodeRole.DECODE}
         for address in current - known:
-            pairs.pair(NodeName(address), address)
+            pairs.open(address)
         for address in known - current:
-            pairs.forget(NodeName(address), address)
+            pairs.forget(address)
         known = current
 
 

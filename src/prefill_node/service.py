@@ -13,6 +13,8 @@ import grpc
 
 from kvtransfer.channels import Pairs
 from kvtransfer.limits import SendLimits, limits_for
+from kvtransfer.messages import Identity
+from kvtransfer.pair import Pair
 from kvtransfer.sender import KvSender, OutgoingTransfer
 from pdcore.cluster import Epoch, NodeInfo, NodeName
 from pdcore.drain import Drain
@@ -68,9 +70,10 @@ class PrefillService:
         request = request_from_proto(message.request)
         self._engine.check(request)
         limits = limits_for(message.mode, self._transfer, self._engine.layout)
+        pair = self._pair(message)
         job = self._worker.submit(request)
         try:
-            await self._compute_and_ship(job, message, limits, timeline)
+            await self._compute_and_ship(job, pair, message, limits, timeline)
         finally:
             self._worker.leave(job)
         log.info(
@@ -85,16 +88,21 @@ class PrefillService:
         )
         return prefill_pb2.RunResult(cached_tokens=job.cached_tokens, timeline=timeline.to_proto())
 
+    def _pair(self, message: prefill_pb2.RunRequest) -> Pair:
+        receiver = Identity(NodeName(message.decode_node), Epoch(message.decode_epoch))
+        return self._pairs.find(receiver, message.decode_address)
+
     async def _compute_and_ship(
         self,
         job: Job,
+        pair: Pair,
         message: prefill_pb2.RunRequest,
         limits: SendLimits,
         timeline: TimelineRecorder,
     ) -> None:
         progress = job.progress()
         num_final = await anext(progress)  # admitted: it has its pages now
-        sender = self._sender(job, message, limits)
+        sender = self._sender(job, pair, message, limits)
         async with asyncio.TaskGroup() as tasks:
             transfer = tasks.create_task(self._ship(sender, message.mode))
             sender.pages_ready(num_final // self._engine.layout.page_tokens)
@@ -114,9 +122,11 @@ class PrefillService:
         self._metrics.count_transfer(report)
         return report
 
-    def _sender(self, job: Job, message: prefill_pb2.RunRequest, limits: SendLimits) -> KvSender:
+    def _sender(
+        self, job: Job, pair: Pair, message: prefill_pb2.RunRequest, limits: SendLimits
+    ) -> KvSender:
         return KvSender(
-            self._pairs.pair(NodeName(message.decode_address), message.decode_address),
+            pair,
             self._engine.kv,
             OutgoingTransfer(
                 TransferId(message.transfer_id),

@@ -185,7 +185,13 @@ def run_request(
 
 
 def prefill(node: LoopbackNode, message: prefill_pb2.RunRequest) -> Any:
-    """The call, to await or to cancel."""
+    """The call, to await or to cancel. Discovery has found the decode node before."""
+    assert node.pairs is not None
+    node.pairs.open(message.decode_address)
+    return call_run(node, message)
+
+
+def call_run(node: LoopbackNode, message: prefill_pb2.RunRequest) -> Any:
     return prefill_pb2_grpc.PrefillStub(node.channel).Run(message)
 
 

@@ -91,7 +91,7 @@ async def wired(
         port = await stack.enter_async_context(serving(receiver))
         relay = await stack.enter_async_context(tcp_relay(port))
         pairs = await stack.enter_async_context(Pairs(SENDER, layout, settings, TlsSettings()))
-        pair = pairs.pair(RECEIVER.node, f"127.0.0.1:{relay.port}")
+        pair = pairs.open(f"127.0.0.1:{relay.port}")
         yield Wire(pairs, pair, receiver, relay, source, sink, settings)
 
 

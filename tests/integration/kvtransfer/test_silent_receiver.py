@@ -75,7 +75,7 @@ async def quiet() -> AsyncIterator[Quiet]:
     await server.start()
     try:
         async with Pairs(SENDER, TINY, SETTINGS, TlsSettings()) as pairs:
-            yield Quiet(receiver, pairs.pair(RECEIVER.node, f"127.0.0.1:{port}"))
+            yield Quiet(receiver, pairs.open(f"127.0.0.1:{port}"))
     finally:
         await server.stop(0)
 

@@ -12,6 +12,7 @@ from kvtransfer.limits import MODES, limits_for
 from kvtransfer.sender import KvSender, OutgoingTransfer
 from loopback_nodes import (
     LoopbackNode,
+    call_run,
     decode_node,
     eventually,
     generate,
@@ -179,6 +180,30 @@ async def test_a_decode_node_that_is_not_there() -> None:
         await there.is_empty()
 
 
+async def test_a_decode_node_that_discovery_has_not_found() -> None:
+    """Refused before anything is computed; no connection is opened to where a request says."""
+    async with two_nodes() as (there, decode):
+        for _ in range(2):
+            error = await error_of(call_run(there, run_request(request(9, 3), decode)))
+            assert type(error).__name__ == "PeerUnavailable"
+            assert "prefill has no connection to decode (epoch b)" in str(error)
+        assert not there.engine.steps
+        await there.is_empty()
+
+
+async def test_a_decode_node_that_discovery_finds_at_another_address() -> None:
+    """As with DNS: a pod's own address here, a name in what the node says of itself."""
+    asked = request(9, 3)
+    async with two_nodes() as (there, decode):
+        assert there.pairs is not None
+        await there.pairs.open(decode.info.address).attached(decode.info.epoch, 5)
+        answer = await generate(decode, asked, local_prefill=False)
+        message = run_request(asked, decode, decode_address="decode.example:7001")
+        await call_run(there, message)
+        await answer.to_the_end()
+        assert answer.outputs[0] == alone(asked, 0)[0]
+
+
 async def test_a_step_that_fails_in_mid_transfer_ends_it_and_names_the_step() -> None:
     async with two_nodes(step_tokens=4) as (there, decode):
         asked = request(12, 3)
@@ -241,5 +266,5 @@ def sender_of(asked: GenerationRequest, there: LoopbackNode, decode: LoopbackNod
     )
     settings = TransferSettings()
     limits = limits_for("bulk", settings, there.engine.layout)
-    pair = there.pairs.pair(decode.info.name, decode.info.address)
+    pair = there.pairs.open(decode.info.address)
     return KvSender(pair, there.engine.kv, outgoing, limits, settings)

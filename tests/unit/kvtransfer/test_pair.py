@@ -9,19 +9,25 @@ from pdcore.errors import PeerUnavailable
 
 
 def make() -> Pair:
-    return Pair(RECEIVER.node, "10.0.0.2:7001", [], SENDER, TINY, Changes())
+    return Pair("10.0.0.2:7001", [], SENDER, TINY, Changes())
+
+
+async def test_a_node_that_was_never_heard_is_named_by_its_address() -> None:
+    with pytest.raises(PeerUnavailable, match=r"10\.0\.0\.2:7001 is not connected yet"):
+        await make().attached(RECEIVER.epoch, 0.0)
 
 
 async def test_every_transfer_gets_an_error_of_its_own() -> None:
     """One that is raised again and again collects the frames of all who got it."""
     pair, errors = make(), []
     for _ in range(2):
-        with pytest.raises(PeerUnavailable, match="not connected yet") as caught:
+        with pytest.raises(PeerUnavailable) as caught:
             await pair.attached(RECEIVER.epoch, 0.0)
         errors.append(caught.value)
-    await pair.close()
+    pair.forget()
+    await pair.run()
     for _ in range(2):
-        with pytest.raises(PeerUnavailable) as caught:
+        with pytest.raises(PeerUnavailable, match="is no longer known") as caught:
             pair.open_push(0)
         errors.append(caught.value)
     assert len({id(error) for error in errors}) == 4

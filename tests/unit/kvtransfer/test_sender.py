@@ -53,7 +53,7 @@ class EagerChannel:
 
 async def test_no_stream_is_opened_after_the_commit() -> None:
     channel = EagerChannel(num_frames=2)
-    pair = Pair(RECEIVER.node, "", [channel], SENDER, TINY, Changes())  # type: ignore[list-item]
+    pair = Pair("", [channel], SENDER, TINY, Changes())  # type: ignore[list-item]
     pair.standing = Standing(RECEIVER, TINY, PROTOCOL, CREDIT_BYTES)
     pair.credit.grant(CREDIT_BYTES)
     outgoing = OutgoingTransfer(TransferId("t"), RECEIVER.epoch, range(2), 8)
