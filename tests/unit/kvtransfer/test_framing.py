@@ -2,7 +2,7 @@
 
 import pytest
 import xxhash
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtransfer import framing
@@ -45,6 +45,7 @@ def test_round_trip(body: Body) -> None:
     assert push.payload == b""
 
 
+@settings(deadline=None)
 @given(frames, numbers, st.lists(st.binary(max_size=300), max_size=4))
 def test_round_trip_of_payloads(frame: Frame, attempt: int, parts: list[bytes]) -> None:
     data = framing.encode_push(ID, attempt, frame, [memoryview(part) for part in parts])
@@ -69,6 +70,7 @@ def test_payload_is_a_view() -> None:
     assert framing.decode_push(data).payload.obj is data
 
 
+@settings(deadline=None)
 @given(st.sampled_from(BODIES), st.binary(max_size=40), st.data())
 def test_cut_messages_are_violations(body: Body, payload: bytes, data: st.DataObject) -> None:
     whole = framing.encode_push(ID, 0, body, [payload])
@@ -81,6 +83,7 @@ def test_cut_messages_are_violations(body: Body, payload: bytes, data: st.DataOb
     assert whole.startswith(framing.encode_push(ID, 0, body))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_is_a_violation(data: bytes) -> None:
     for decode in (

@@ -1,7 +1,7 @@
 """Runs cover every layer of every ready page once, in order."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtransfer.limits import SendLimits, Starts
@@ -15,6 +15,7 @@ def limits(pages: int, layers: int, starts: Starts = Starts.WHILE_PREFILL_RUNS) 
     return SendLimits("test", starts, None, pages, layers, 0, 1)
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([(1, 1), (1, 3), (1, 5), (4, 5)]),
     st.lists(st.integers(0, 20), max_size=8),
