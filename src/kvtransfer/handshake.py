@@ -9,10 +9,9 @@ from kvtransfer.messages import AttachRequest, Extent, Identity, Opening, Standi
 from pdcore.cluster import Epoch
 from pdcore.errors import EpochMismatch, LayoutMismatch, ProtocolViolation
 from pdcore.kv_layout import KvLayout
+from pdcore.settings import MAX_STRIPES
 
 PROTOCOL = 1
-
-MAX_STRIPES = 64
 
 
 def check_attach(request: AttachRequest, layout: KvLayout) -> None:

@@ -11,6 +11,7 @@ and waits.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from time import monotonic
 
 import grpc
@@ -32,7 +33,6 @@ from pdcore.settings import TransferSettings
 SERVICE = "pdwire.v1.KvTransfer"
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
-_Wait = tuple[asyncio.Timeout, StreamState]
 
 
 class Incoming:
@@ -70,10 +70,7 @@ class KvReceiver:
         self._settings = settings
         self._registry = TransferRegistry(identity, layout, sink, settings)
         self._owners: dict[TransferId, Incoming] = {}
-        # Handlers that wait: the scope ends the wait once the stream has left that state.
-        self._waits: dict[
-            TransferId, dict[IncomingStream, tuple[asyncio.Timeout, StreamState]]
-        ] = {}
+        self._waits: dict[TransferId, dict[IncomingStream, _Wait]] = {}
         self._closed = asyncio.Event()
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -178,7 +175,7 @@ class KvReceiver:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s) as scope:
                 waits = self._waits.setdefault(stream.transfer_id, {})
-                waits[stream] = scope, stream.state
+                waits[stream] = _Wait(scope, stream.state)
                 try:
                     yield
                 finally:
@@ -189,13 +186,21 @@ class KvReceiver:
         owner = self._owners.get(transfer_id)
         if owner is not None:
             owner.changes.notify()
-        for stream, (scope, state) in list(self._waits.get(transfer_id, {}).items()):
-            if stream.state is not state:
+        for stream, wait in list(self._waits.get(transfer_id, {}).items()):
+            if stream.state is not wait.state:
                 self._waits_no_more(stream)
-                scope.reschedule(0.0)
+                wait.scope.reschedule(0.0)
 
     def _waits_no_more(self, stream: IncomingStream) -> None:
         waits = self._waits.get(stream.transfer_id, {})
         waits.pop(stream, None)
         if not waits:
             self._waits.pop(stream.transfer_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """What a stream's handler waits in; ``scope`` ends it when the stream has left ``state``."""
+
+    scope: asyncio.Timeout
+    state: StreamState

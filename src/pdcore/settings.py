@@ -20,6 +20,8 @@ Count = Annotated[int, Within(1)]
 Bytes = Annotated[int, Within(1)]
 Seconds = Annotated[float, Within(0, above=True)]
 
+MAX_STRIPES = 64  # a receiver refuses more, whatever its own setting
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
@@ -56,7 +58,7 @@ class TransferSettings:
     mode: str = "auto"
     frame_bytes: Bytes = 2 * 2**20
     window_bytes: Bytes = 64 * 2**20
-    stripes: Annotated[int, Within(1, 64)] = 4  # connections of each pair
+    stripes: Annotated[int, Within(1, MAX_STRIPES)] = 4  # connections of each pair
     credit_bytes: Bytes = 256 * 2**20  # a receiver's standing credit for one sender, all transfers
     park_s: Seconds = 5.0  # how long Push may wait for the Generate that it overtook
     park_streams: Count = 64  # most Push streams of one peer that wait so
