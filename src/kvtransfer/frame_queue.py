@@ -10,14 +10,14 @@ from collections import deque
 from enum import StrEnum
 
 from kvtransfer.accounting import Accounting, SendState
-from kvtransfer.countdown import Countdown, first_of
+from kvtransfer.clocks import SendClocks
 from kvtransfer.credit import Credit
 from kvtransfer.limits import SendLimits
 from kvtransfer.messages import Handoff, PageRun, Reply
 from kvtransfer.page_cutter import PageCutter
 from kvtransfer.send_stripe import OutgoingFrame, SendStripe
 from kvtransfer.window import WindowController
-from pdcore.errors import PeerUnavailable, ProtocolViolation, TransferStalled
+from pdcore.errors import ProtocolViolation
 from pdcore.generation import TransferId
 from pdcore.kv_layout import KvLayout
 from pdcore.settings import TransferSettings
@@ -59,8 +59,7 @@ class FrameQueue:
         self._limits = limits
         self._window = window
         self._credit = credit
-        self._resume = Countdown(settings.resume_s)  # runs while no stream is live
-        self._stall = Countdown(settings.stall_s)  # runs while something could move
+        self._clocks = SendClocks(settings)
         self._cutter = PageCutter(limits, num_pages, layout.num_layers)
         self._returned: deque[PageRun] = deque()
         self._handoff: Handoff | None = None
@@ -144,21 +143,12 @@ class FrameQueue:
 
     def deadline(self) -> float | None:
         """When ``check`` has something to say, if nothing happens until then."""
-        return None if self.is_over else first_of(self._resume, self._stall)
+        return None if self.is_over else self._clocks.deadline()
 
     def check(self, now: float) -> None:
         """Raises PeerUnavailable or TransferStalled when a clock ran out."""
-        if self.is_over:
-            return
-        if self._resume.ran_out(now):
-            raise PeerUnavailable(
-                f"no connection to the decode node for {self._resume.limit_s:g} s"
-            )
-        if self._stall.ran_out(now):
-            raise TransferStalled(
-                f"nothing was acknowledged for {self._stall.limit_s:g} s"
-                f" ({self.in_flight_bytes} bytes in flight)"
-            )
+        if not self.is_over:
+            self._clocks.check(self.in_flight_bytes, now)
 
     def _next_frame(self, lane: SendStripe, now: float) -> OutgoingFrame | None:
         run = self._next_run()
@@ -220,7 +210,7 @@ class FrameQueue:
     def _acknowledged(self, frame: OutgoingFrame, was_blocked: bool, now: float) -> None:
         self._give_back(frame.nbytes)
         self._window.on_ack(frame.nbytes, now - frame.sent_s, now=now)
-        self._stall.restart(now)
+        self._clocks.moved(now)
         if was_blocked:  # what leaves next could leave only because of this one
             self._next_round_trip = max(self._next_round_trip, frame.round_trip + 1)
 
@@ -244,11 +234,13 @@ class FrameQueue:
         """After every change: what the transfer waits for now, and which clocks run."""
         run = self._next_run()
         self.accounting.waits_for(self._waits_for(run), now)
-        could_move = run is not None or self.in_flight_bytes > 0 or self._handoff is not None
+        has_work = run is not None or self.in_flight_bytes > 0 or self._handoff is not None
         waits_in_line = not self.in_flight_bytes and self._credit.waits(self._transfer_id)
-        self._stall.run(could_move and not waits_in_line, now)
         was_opened = any(lane.was_opened for lane in self._stripes)
-        self._resume.run(was_opened and not any(lane.is_heard for lane in self._stripes), now)
+        is_heard = any(lane.is_heard for lane in self._stripes)
+        self._clocks.run(
+            is_cut=was_opened and not is_heard, could_move=has_work and not waits_in_line, now=now
+        )
 
     def _waits_for(self, run: PageRun | None) -> SendState:
         if not any(lane.is_open for lane in self._stripes):

@@ -9,7 +9,7 @@ have no transfer yet, or none any more, are in ``kvtransfer.registry``.
 from collections.abc import Sequence
 from enum import StrEnum
 
-from kvtransfer.countdown import Countdown, first_of
+from kvtransfer.clocks import ReceiveClocks
 from kvtransfer.framing import checksum
 from kvtransfer.incoming_stream import IncomingStream, check_attempt
 from kvtransfer.messages import Extent, Frame, Handoff, Identity, Opening, Push
@@ -21,7 +21,6 @@ from pdcore.errors import (
     PeerUnavailable,
     ProtocolViolation,
     TransferFailed,
-    TransferStalled,
 )
 from pdcore.generation import TransferId
 from pdcore.kv_layout import KvLayout
@@ -67,8 +66,7 @@ class IncomingTransfer:
         self._sender: Identity | None = None
         self._extent: Extent | None = None
         self._newest_attempts: dict[int, int] = {}  # by stripe
-        self._resume = Countdown(settings.resume_s)  # runs while no stream is open
-        self._stall = Countdown(settings.stall_s)  # runs once the handoff is here
+        self._clocks = ReceiveClocks(settings)
 
     @property
     def is_over(self) -> bool:
@@ -92,7 +90,7 @@ class IncomingTransfer:
         if self.state is TransferState.EXPECTED:
             self._open(stream.opening)
         self._supersede(stream)
-        self._resume.run(False, now)
+        self._clocks.run_resume(False, now)
 
     def receive(self, stream: IncomingStream, push: Push, now: float) -> None:
         """A message on an open stream. On a stream that is not open it is dropped."""
@@ -114,7 +112,7 @@ class IncomingTransfer:
             self.streams.remove(stream)
         if stream.is_open:
             stream.end(PeerUnavailable("the stream broke"))
-        self._resume.run(not any(other.is_open for other in self.streams), now)
+        self._clocks.run_resume(not self._open_streams(), now)
 
     def fail(self, error: PdspanError) -> None:
         """Nothing of the transfer will be used; its streams end with ``error``."""
@@ -135,24 +133,13 @@ class IncomingTransfer:
 
     def deadline(self) -> float | None:
         """When ``check`` has something to say, if nothing happens until then."""
-        return None if self.is_over else first_of(self._resume, self._stall)
+        return None if self.is_over else self._clocks.deadline()
 
     def check(self, now: float) -> None:
         """Fail the transfer when one of its clocks ran out."""
-        if self._resume.ran_out(now):
-            self.fail(
-                PeerUnavailable(
-                    "the connection to the prefill node broke in mid-transfer and did not come"
-                    f" back within {self._resume.limit_s:g} s"
-                )
-            )
-        elif self._stall.ran_out(now):
-            self.fail(
-                TransferStalled(
-                    f"no page arrived for {self._stall.limit_s:g} s after the handoff;"
-                    f" {self._reassembly.num_missing} layers of pages are missing"
-                )
-            )
+        problem = self._clocks.problem(self._reassembly.num_missing, now)
+        if problem is not None:
+            self.fail(problem)
 
     def _open_streams(self) -> list[IncomingStream]:
         return [stream for stream in self.streams if stream.is_open]
@@ -212,7 +199,7 @@ class IncomingTransfer:
                 " with another checksum than it was sent with"
             )
         if self._place(frame, payload):
-            self._stall.restart(now)
+            self._clocks.moved(now)
         stream.acknowledge(len(payload))
 
     def _place(self, frame: Frame, payload: memoryview) -> bool:
@@ -237,7 +224,7 @@ class IncomingTransfer:
         if self.handoff not in (None, handoff):
             raise ProtocolViolation("two handoffs that differ")
         self.handoff = handoff
-        self._stall.run(True, now)
+        self._clocks.run_stall(now)
 
     def _commit(self) -> None:
         self.state = TransferState.COMMITTED
