@@ -1,12 +1,13 @@
 """The receiver's half of one transfer: frames in, pages written, a commit. No I/O, no clock.
 
 Invariants: committed exactly when the handoff and every layer of every page have arrived and were
-verified; after it is over, nothing is written. A failure never raises here: it becomes the
-transfer's ``error`` and ends its streams. ``docs/wire-protocol.md`` has the state table; ids that
+verified; after it is over, nothing is written. A failure becomes the transfer's ``error`` and ends
+its streams; only a defect is raised, too. ``docs/wire-protocol.md`` has the state table; ids that
 have no transfer yet, or none any more, are in ``kvtransfer.registry``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 
 from kvtransfer.clocks import ReceiveClocks
@@ -21,6 +22,7 @@ from pdcore.errors import (
     PeerUnavailable,
     ProtocolViolation,
     TransferFailed,
+    unexpected,
 )
 from pdcore.generation import TransferId
 from pdcore.kv_layout import KvLayout
@@ -88,7 +90,8 @@ class IncomingTransfer:
             self.fail(self._disagreement(stream.opening))
             return
         if self.state is TransferState.EXPECTED:
-            self._open(stream.opening)
+            with self._failing():
+                self._open(stream.opening)
         self._supersede(stream)
         self._clocks.run_resume(False, now)
 
@@ -96,15 +99,13 @@ class IncomingTransfer:
         """A message on an open stream. On a stream that is not open it is dropped."""
         if not stream.is_open:
             return
-        try:
+        with self._failing():
             if (push.transfer_id, push.attempt) != (stream.transfer_id, stream.attempt):
                 raise ProtocolViolation(
                     f"attempt {push.attempt} of {push.transfer_id} on a stream that was opened"
                     f" for attempt {stream.attempt} of {stream.transfer_id}"
                 )
             self._take(stream, push, now)
-        except TransferFailed as error:
-            self.fail(error)
 
     def broken(self, stream: IncomingStream, now: float) -> None:
         """The stream is gone. That alone ends nothing."""
@@ -140,6 +141,17 @@ class IncomingTransfer:
         problem = self._clocks.problem(self._reassembly.num_missing, now)
         if problem is not None:
             self.fail(problem)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """An error fails the transfer, so that its owner knows at once; a defect is raised too."""
+        try:
+            yield
+        except PdspanError as error:
+            self.fail(error)
+        except Exception as error:
+            self.fail(unexpected(error))
+            raise
 
     def _open_streams(self) -> list[IncomingStream]:
         return [stream for stream in self.streams if stream.is_open]

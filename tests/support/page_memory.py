@@ -15,13 +15,15 @@ RECEIVER = Identity(NodeName("decode-0"), Epoch(22))
 
 
 class PageMemory:
-    """``num_writes`` counts, for each (page, layer), how often it was written."""
+    """``num_writes`` counts, for each (page, layer), how often it was written; ``fails``: a write
+    raises OSError instead."""
 
     def __init__(self, layout: KvLayout, num_pages: int, seed: int | None = None) -> None:
         self.layout = layout
         size = num_pages * layout.page_bytes
         self.data = bytearray(size if seed is None else random.Random(seed).randbytes(size))
         self.num_writes: Counter[tuple[int, int]] = Counter()
+        self.fails = False
 
     def page(self, page: int) -> bytes:
         start = page * self.layout.page_bytes
@@ -36,6 +38,8 @@ class PageMemory:
     def write(
         self, pages: Sequence[int], first_layer: int, num_layers: int, data: memoryview
     ) -> None:
+        if self.fails:
+            raise OSError("no memory there")
         size = num_layers * self.layout.layer_bytes
         assert len(data) == len(pages) * size
         for index, page in enumerate(pages):

@@ -8,7 +8,13 @@ import pytest
 
 from kvtransfer.limits import MODES
 from page_memory import RECEIVER, Target
-from pdcore.errors import PeerUnavailable, ProtocolViolation, TransferFailed, UnknownTransfer
+from pdcore.errors import (
+    InternalError,
+    PeerUnavailable,
+    ProtocolViolation,
+    TransferFailed,
+    UnknownTransfer,
+)
 from pdcore.generation import TransferId
 from waiting import raises, until
 from wired_pair import (
@@ -98,6 +104,18 @@ async def test_owner_leaves_in_mid_transfer() -> None:
         late.pages_ready(NUM_PAGES)
         assert "is over" in str(await raises(TransferFailed, late.run()))
         assert wire.sink.num_writes.total() == writes
+        wire.assert_balanced()
+
+
+async def test_memory_that_cannot_be_written_ends_both_at_once() -> None:
+    async with wired(replace(SETTINGS, resume_s=60)) as wire:
+        wire.sink.fails = True
+        sender = wire.sender("t")
+        sender.pages_ready(10)
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            received = tasks.create_task(raises(InternalError, wire.receive("t")))
+            sent = tasks.create_task(raises(InternalError, sender.run()))
+        assert str(received.result()) == str(sent.result()) == "OSError in this node; see its log"
         wire.assert_balanced()
 
 

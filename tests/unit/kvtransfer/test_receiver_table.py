@@ -1,6 +1,7 @@
 """Walks the receiver's state table of docs/wire-protocol.md, every event in every state."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -175,6 +176,14 @@ def of_superseded(half: Half) -> None:
     half.frame(0, 1)
 
 
+def writing_raises(half: Half) -> None:
+    """A defect: the stream's handler hears of it too."""
+    half.sink.fails = True
+    expectation = pytest.raises(OSError) if half.state == "receiving" else nullcontext()
+    with expectation:
+        half.frame(0, 1)
+
+
 def complete_with_handoff(half: Half) -> None:
     half.frame(0, 1)
     half.frame(0, 2)
@@ -239,6 +248,7 @@ EVENTS: dict[str, Callable[[Half], None]] = {
         0, 1, runs=(PageRun(1, 1, 0, TINY.num_layers - 1),)
     ),
     "frame, checksum differs": lambda half: half.frame(0, 1, checksum=5),
+    "frame, writing its pages raises": writing_raises,
     "handoff, pages missing": lambda half: half.send(0, HANDOFF),
     "handoff, everything there": complete_with_handoff,
     "handoff again, equal": handoff_again,

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,7 +13,7 @@ from kvtransfer.incoming import TransferState
 from kvtransfer.messages import Extent, Frame, Handoff, Opening, PageRun, Push, Reply
 from kvtransfer.registry import TransferRegistry
 from page_memory import RECEIVER, SENDER, TINY, PageMemory, Target
-from pdcore.errors import ChecksumMismatch, TransferFailed
+from pdcore.errors import ChecksumMismatch, InternalError, TransferFailed
 from pdcore.generation import TransferId
 from pdcore.settings import TransferSettings
 
@@ -87,6 +88,19 @@ def test_a_transfer_that_is_over_holds_no_payload() -> None:
 def test_an_expected_transfer_waits_without_limit() -> None:
     transfer = make().expect(TransferId("t"), Target(12, range(3)), 0.0)
     assert transfer.deadline() is None
+
+
+class BrokenTarget(Target):
+    def open(self, num_pages: int) -> Sequence[int]:
+        raise ZeroDivisionError
+
+
+def test_a_promise_that_cannot_be_kept_fails_the_transfer() -> None:
+    registry = make()
+    transfer = registry.expect(TransferId("t"), BrokenTarget(12, range(3)), 0.0)
+    with pytest.raises(ZeroDivisionError):
+        registry.open(Push(TransferId("t"), 0, OPENING), 0.0)
+    assert isinstance(transfer.error, InternalError)
 
 
 def test_a_handoff_without_a_token_fails_the_transfer() -> None:
