@@ -16,11 +16,11 @@ from time import monotonic
 from decode_node.group import Group, Member
 from decode_node.planner import StepPlan, StepPlanner
 from pdcore.compute import ComputeThread
-from pdcore.errors import PdspanError
+from pdcore.errors import InternalError, PdspanError
 from pdcore.generation import FinishReason, TokenDelta
 from pdcore.metrics import NodeMetrics
 from pdcore.settings import EngineSettings
-from pdengine.engine import Engine
+from pdengine.engine import Engine, Sampled
 from pdengine.sequence import Sequence
 
 log = logging.getLogger(__name__)
@@ -109,13 +109,14 @@ class DecodeLoop:
             tokens = await self._compute.run(self._execute, plan)
         except PdspanError as error:
             self._end_step()
-            self._fail(plan, error)
+            for group in {member.group for member in plan.members}:
+                self._fail(group, error)
             return
         self._end_step()
         self._emit(plan, tokens)
         self._metrics.step_s.observe(monotonic() - start_s)
 
-    def _execute(self, plan: StepPlan) -> list[tuple[int, ...]]:
+    def _execute(self, plan: StepPlan) -> list[Sampled]:
         """On the compute thread."""
         for source, target in plan.copies:
             self._engine.copy_page(source, target)
@@ -144,11 +145,14 @@ class DecodeLoop:
             self._running.remove(member)
             insort(self._preempted, member, key=_age)
 
-    def _emit(self, plan: StepPlan, tokens: list[tuple[int, ...]]) -> None:
+    def _emit(self, plan: StepPlan, tokens: list[Sampled]) -> None:
         now = monotonic()
         for member, step_slice, sampled in zip(plan.members, plan.slices, tokens, strict=True):
             if member not in self._running:
                 continue  # it left while the step ran
+            if isinstance(sampled, InternalError):
+                self._fail(member.group, sampled)
+                continue
             member.sequence.num_computed += step_slice.num_tokens
             self._metrics.generated_tokens.inc(len(sampled))
             if not sampled:
@@ -213,11 +217,15 @@ class DecodeLoop:
         self._engine.pool.drained(self._draining)
         self._draining = []
 
-    def _fail(self, plan: StepPlan, error: PdspanError) -> None:
-        log.error("step failed: %s", error)
-        for group in {member.group for member in plan.members}:
-            self.leave(group)
-            group.fail(error)
+    def _fail(self, group: Group, error: PdspanError) -> None:
+        """End a request for a defect. Its pages may hold the cause: nobody finds them again."""
+        log.error("failed: %s", error, extra={"request_id": group.request.request_id})
+        for member in self._running:
+            if member.group is group:
+                self._engine.pool.unlabel(member.sequence.pages)
+                member.sequence.num_computed = 0
+        self.leave(group)
+        group.fail(error)
 
 
 def _age(member: Member) -> tuple[int, int]:

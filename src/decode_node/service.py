@@ -24,7 +24,7 @@ from pdcore.generation import GenerationRequest, TransferId, Usage
 from pdcore.metrics import NodeMetrics
 from pdcore.rpc_errors import aborting
 from pdcore.timeline import TimelineRecorder
-from pdcore.wire import delta_to_proto, request_from_proto, usage_to_proto
+from pdcore.wire import checked_id, delta_to_proto, request_from_proto, usage_to_proto
 from pdengine.engine import Engine
 from pdwire.v1 import decode_pb2
 
@@ -62,7 +62,7 @@ class DecodeService:
 
     async def _generate(self, opening: Command.Open, context: Context) -> None:
         timeline = TimelineRecorder(self._info.name)
-        transfer_id = TransferId(opening.transfer_id)
+        transfer_id = TransferId(checked_id(opening.transfer_id, "transfer_id"))
         group = Group(request_from_proto(opening.request))
         self._engine.check(group.request)
         if self._loop.num_preempted:

@@ -18,7 +18,10 @@ from pdcore.generation import (
 from pdcore.kv_layout import KvLayout
 from pdwire.v1 import decode_pb2, generation_pb2, node_pb2
 
-MAX_CHOICES = 1024  # whatever the router's own limit is
+# Bounds that hold whatever the router's own are: a node keeps ids, and works per choice.
+MAX_CHOICES = 128
+MAX_ID_BYTES = 128
+MAX_SALT_BYTES = 4096
 
 _FINISH = {
     FinishReason.STOP: decode_pb2.FINISH_REASON_STOP,
@@ -54,6 +57,9 @@ def request_from_proto(message: generation_pb2.GenerationRequest) -> GenerationR
         raise InvalidRequest("a request needs prompt tokens and max_tokens >= 1")
     if not 1 <= message.num_choices <= MAX_CHOICES:
         raise InvalidRequest(f"num_choices is {message.num_choices}; 1 to {MAX_CHOICES}")
+    checked_id(message.request_id, "request_id")
+    if len(message.cache_salt.encode()) > MAX_SALT_BYTES:
+        raise InvalidRequest(f"cache_salt is longer than {MAX_SALT_BYTES} bytes")
     sampling = message.sampling
     if not (0 <= sampling.temperature < float("inf") and 0 < sampling.top_p <= 1):
         raise InvalidRequest("temperature must be finite and >= 0, top_p in (0, 1]")
@@ -76,6 +82,13 @@ def request_from_proto(message: generation_pb2.GenerationRequest) -> GenerationR
         cache_salt=message.cache_salt,
         timeout_s=message.timeout_s if message.HasField("timeout_s") else None,
     )
+
+
+def checked_id(text: str, what: str) -> str:
+    """``text`` itself. Raises InvalidRequest for an id that nobody should have to remember."""
+    if len(text.encode()) > MAX_ID_BYTES:
+        raise InvalidRequest(f"{what} is longer than {MAX_ID_BYTES} bytes")
+    return text
 
 
 def delta_to_proto(delta: TokenDelta) -> decode_pb2.TokenDelta:

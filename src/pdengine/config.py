@@ -130,7 +130,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         table = json.loads(path.read_text())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(table, dict):
         raise ConfigError(f"{path}: expected a JSON object")
@@ -139,6 +139,8 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _family(fields: ConfigFields) -> str:
     architectures = fields.table.get("architectures") or []
+    if not isinstance(architectures, list):
+        raise fields.error("architectures", f"a list with one of {', '.join(FAMILIES)}")
     if not architectures and fields.table.get("model_type") in FAMILIES.values():
         return str(fields.table["model_type"])
     for name in architectures:

@@ -6,14 +6,17 @@ event loop, advances ``num_computed`` and appends tokens afterwards. ``pool`` an
 event loop's; this file only builds them.
 """
 
+import logging
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from pdcore.errors import ConfigError, InvalidRequest, PromptTooLong
+from pdcore.errors import ConfigError, InternalError, InvalidRequest, PromptTooLong
 from pdcore.generation import GenerationRequest
 from pdcore.kv_layout import KvLayout
 from pdcore.settings import EngineSettings
@@ -27,6 +30,10 @@ from pdengine.page_pool import PagePool
 from pdengine.prefix_cache import PrefixCache
 from pdengine.sampler import sample
 from pdengine.weights import Progress, load_weights
+
+log = logging.getLogger(__name__)
+
+Sampled = tuple[int, ...] | InternalError
 
 
 class Engine:
@@ -93,13 +100,18 @@ class Engine:
             )
 
     @torch.inference_mode()
-    def run(self, slices: SequenceOf[Slice]) -> list[tuple[int, ...]]:
+    def run(self, slices: SequenceOf[Slice]) -> list[Sampled]:
         """Compute one step; per slice the tokens sampled for its ``choices``, in their order,
-        or none when the slice ends before its sequence does.
+        or none when the slice ends before its sequence does. A slice whose logits are not numbers
+        has an InternalError in their place.
 
-        When it returns, the KV of every token of the step is in the cache. InternalError: logits
-        that are not numbers.
+        When it returns, the KV of every token of the step is in the cache. Raises InternalError
+        when the step as a whole failed, for want of memory for instance: then none of its KV is.
         """
+        with _step_errors():
+            return self._run(slices)
+
+    def _run(self, slices: SequenceOf[Slice]) -> list[Sampled]:
         batch = StepBatch.of(slices, self.layout.page_tokens, self.kv.device)
         ends = list(accumulate(batch.query_lengths))
         wanted = [
@@ -112,15 +124,16 @@ class Engine:
         tokens = iter(sample(logits, [row for _, row in wanted]) if wanted else ())
         self._finish()
         return [
-            tuple(next(tokens) for _ in piece.choices) if piece.reaches_end else ()
+            _sampled([next(tokens) for _ in piece.choices]) if piece.reaches_end else ()
             for piece in slices
         ]
 
     @torch.inference_mode()
     def copy_page(self, source: int, target: int) -> None:
-        """Copy-on-write; on the compute thread."""
-        self.kv.copy_page(source, target)
-        self._finish()
+        """Copy-on-write; on the compute thread. Raises InternalError as ``run`` does."""
+        with _step_errors():
+            self.kv.copy_page(source, target)
+            self._finish()
 
     def _logits(self, batch: StepBatch, rows: list[int]) -> Tensor:
         """float32 [len(rows), vocab]; a row that several choices sample from is computed once."""
@@ -135,6 +148,25 @@ class Engine:
         # Another thread may read these pages at once: launched is not computed.
         if self.kv.device.type == "cuda":
             torch.cuda.current_stream(self.kv.device).synchronize()
+
+
+def _sampled(tokens: SequenceOf[int | InternalError]) -> Sampled:
+    """A choice that could not be sampled takes the whole slice with it."""
+    for token in tokens:
+        if isinstance(token, InternalError):
+            return token
+    return tuple(token for token in tokens if isinstance(token, int))
+
+
+@contextmanager
+def _step_errors() -> Iterator[None]:
+    """What torch raises (out of memory, a kernel's refusal) fails a step, not the node."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        log.exception("a step failed")
+        reason = str(error).partition("\n")[0][:200]
+        raise InternalError(f"the model could not compute this step: {reason}") from error
 
 
 def _device(name: str) -> torch.device:

@@ -177,6 +177,16 @@ class PagePool:
         self._labels[page] = label
         self._pages_by_label[label] = page
 
+    def unlabel(self, pages: Sequence[int]) -> None:
+        """The content of these pages is not to be found again; who uses them goes on."""
+        for page in pages:
+            label = self._labels.pop(page, None)
+            if label is not None:
+                del self._pages_by_label[label]
+            if page in self._cached:
+                del self._cached[page]
+                self._free.append(page)
+
     def labelled(self, label: bytes) -> int | None:
         """The page with this content, in whatever state; ``share`` it before anything else."""
         return self._pages_by_label.get(label)

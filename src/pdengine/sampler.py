@@ -5,11 +5,11 @@ the same alone, in any batch, and on another node. Order of work: banned tokens,
 ``min_p``, ``top_k``, ``top_p``, then the inverse of the cumulative sum, in vocabulary order.
 Probabilities are held as integers (2^44 times the ratio to the largest, rounded): their sums are
 exact, so no batch shape, thread count or device can change one, and a token without weight cannot
-be drawn. Logits that are no numbers are an error, never a token.
+be drawn. A row of logits that are no numbers gets an error, never a token; it harms no other row.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -40,17 +40,22 @@ class SampleRow:
     banned_token_ids: tuple[int, ...] = ()
 
 
-def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[int]:
+def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[int | InternalError]:
     """One token for each row of ``logits`` [rows, vocab] (float32), which stay as they are.
 
-    Greedy rows take the largest logit, the first one of equals. Raises InternalError when a row
-    has NaN, +inf, or nothing but -inf.
+    Greedy rows take the largest logit, the first one of equals. A row with NaN, +inf, or nothing
+    but -inf has an InternalError in its place.
     """
     logits = _without_banned(logits, rows)
     peaks, best = logits.max(dim=-1)
-    _check(peaks, rows)
-    tokens: list[int] = best.tolist()
-    drawn = [i for i, row in enumerate(rows) if not row.params.is_greedy]
+    tokens: list[int | InternalError] = best.tolist()
+    for i, error in _broken(peaks, rows):
+        tokens[i] = error
+    drawn = [
+        i
+        for i, (row, token) in enumerate(zip(rows, tokens, strict=True))
+        if isinstance(token, int) and not row.params.is_greedy
+    ]
     if drawn:
         if len(drawn) < len(rows):
             logits, peaks = logits[drawn], peaks[drawn]
@@ -90,13 +95,12 @@ def _without_banned(logits: Tensor, rows: Sequence[SampleRow]) -> Tensor:
     return logits
 
 
-def _check(peaks: Tensor, rows: Sequence[SampleRow]) -> None:
+def _broken(peaks: Tensor, rows: Sequence[SampleRow]) -> Iterator[tuple[int, InternalError]]:
     # The maximum carries every defect: NaN stays NaN, +inf wins, -inf is all there was.
-    for row, peak in zip(rows, peaks.tolist(), strict=True):
+    for i, (row, peak) in enumerate(zip(rows, peaks.tolist(), strict=True)):
         if not math.isfinite(peak):
-            raise InternalError(
-                f"no token can be sampled at position {row.position}: the largest logit is {peak}"
-            )
+            message = f"no token can be sampled at position {row.position}"
+            yield i, InternalError(f"{message}: the largest logit is {peak}")
 
 
 def _draw(logits: Tensor, peaks: Tensor, rows: Sequence[SampleRow]) -> list[int]:

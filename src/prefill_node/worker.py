@@ -10,12 +10,12 @@ import logging
 from time import monotonic
 
 from pdcore.compute import ComputeThread
-from pdcore.errors import PdspanError
+from pdcore.errors import InternalError, PdspanError
 from pdcore.generation import GenerationRequest
 from pdcore.metrics import NodeMetrics
 from pdcore.settings import EngineSettings, QueueSettings
 from pdengine.batch import Slice
-from pdengine.engine import Engine
+from pdengine.engine import Engine, Sampled
 from prefill_node.queue import Job, PrefillQueue
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,8 @@ class PrefillWorker:
         try:
             tokens = await self._compute.run(self._engine.run, slices)
         except PdspanError as error:
-            self._fail(jobs, error)
+            for job in jobs:
+                self._fail(job, error)
         else:
             self._advance(jobs, slices, tokens)
         finally:
@@ -122,11 +123,14 @@ class PrefillWorker:
             budget -= num_tokens
         return jobs, slices
 
-    def _advance(self, jobs: list[Job], slices: list[Slice], tokens: list[tuple[int, ...]]) -> None:
+    def _advance(self, jobs: list[Job], slices: list[Slice], tokens: list[Sampled]) -> None:
         for job, step_slice, sampled in zip(jobs, slices, tokens, strict=True):
             self._metrics.prompt_tokens.inc(step_slice.num_tokens)
             if job not in self._in_step:
                 continue  # it left while the step ran
+            if isinstance(sampled, InternalError):
+                self._fail(job, sampled)
+                continue
             job.admitted.num_computed += step_slice.num_tokens
             if sampled:
                 self._finish(job, sampled)
@@ -144,12 +148,13 @@ class PrefillWorker:
             sequence.token_ids, job.request.cache_salt, sequence.pages, sequence.num_computed
         )
 
-    def _fail(self, jobs: list[Job], error: PdspanError) -> None:
-        log.error("step failed: %s", error)
-        for job in jobs:
-            if job in self._running:
-                self._running.remove(job)
-            job.fail(error)
+    def _fail(self, job: Job, error: PdspanError) -> None:
+        """End a job for a defect. Its pages may hold the cause: nobody finds them again."""
+        log.error("failed: %s", error, extra={"request_id": job.request.request_id})
+        if job in self._running:
+            self._running.remove(job)
+            self._engine.pool.unlabel(job.admitted.pages)
+        job.fail(error)
 
     def _end_step(self) -> None:
         self._in_step = []

@@ -12,8 +12,8 @@ from collections.abc import Sequence as ListOf
 from hashlib import blake2b
 from itertools import combinations
 
-from pdcore.errors import InvalidRequest
-from pdcore.generation import FinishReason, GenerationRequest
+from pdcore.errors import InternalError, InvalidRequest
+from pdcore.generation import FinishReason, GenerationRequest, RequestId
 from pdcore.kv_layout import KvLayout
 from pdengine.batch import Slice
 from pdengine.page_pool import PagePool
@@ -87,7 +87,8 @@ class FakeEngine:
         self.max_tokens = num_pages * page_tokens
         self.steps: list[list[Slice]] = []
         self.num_computed_tokens = 0
-        self.fail_next: Exception | None = None
+        self.fail_next: Exception | None = None  # the whole step
+        self.broken: set[RequestId] = set()  # these get an error instead of tokens
 
     def check(self, request: GenerationRequest) -> None:
         self.check_tokens(request.prompt_token_ids)
@@ -96,7 +97,7 @@ class FakeEngine:
         if max(token_ids) >= VOCAB:
             raise InvalidRequest(f"token id {max(token_ids)}; this model's are 0 to {VOCAB - 1}")
 
-    def run(self, slices: ListOf[Slice]) -> list[tuple[int, ...]]:
+    def run(self, slices: ListOf[Slice]) -> list[tuple[int, ...] | InternalError]:
         self.steps.append(list(slices))
         self._check_apart(slices)
         tokens = [self._compute(piece) for piece in slices]
@@ -109,7 +110,7 @@ class FakeEngine:
         (data,) = self.kv.read([source], 0, self.layout.num_layers)
         self.kv.write([target], 0, self.layout.num_layers, data)
 
-    def _compute(self, piece: Slice) -> tuple[int, ...]:
+    def _compute(self, piece: Slice) -> tuple[int, ...] | InternalError:
         sequence = piece.sequence
         start, end = sequence.num_computed, sequence.num_computed + piece.num_tokens
         assert start < end <= sequence.num_tokens, "a slice holds tokens still to be computed"
@@ -119,6 +120,8 @@ class FakeEngine:
         self.num_computed_tokens += piece.num_tokens
         if not piece.reaches_end:
             return ()
+        if sequence.request.request_id in self.broken:
+            return InternalError("no token can be sampled")
         return tuple(_sampled(sequence, choice) for choice in piece.choices)
 
     def holds_kv(self, pages: ListOf[int], token_ids: ListOf[int], num_tokens: int) -> bool:

@@ -236,6 +236,35 @@ async def test_a_failing_step_fails_its_groups_only() -> None:
     assert node.in_use() == 0
 
 
+async def test_a_row_without_a_token_fails_its_own_request_only() -> None:
+    node = Node()
+    async with node.running():
+        good = node.received(request(3, 5, request_id="good"))
+        bad = node.received(request(9, 5, request_id="bad", num_choices=2))
+        node.engine.broken.add(bad.request.request_id)
+        await settle()
+        await node.steps()
+        with pytest.raises(InternalError, match="no token can be sampled"):
+            await output(bad)
+        await node.to_the_end()
+        assert await output(good) == alone(request(3, 5), 0)
+    assert node.in_use() == 0
+
+
+async def test_pages_of_a_request_that_failed_for_a_defect_are_not_found_again() -> None:
+    """They may be what it failed of: KV that is no number would fail everyone who shares it."""
+    node = Node()
+    asked = request(9, 5, request_id="bad")
+    async with node.running():
+        bad = node.received(asked)
+        node.engine.broken.add(bad.request.request_id)
+        await settle()
+        await node.steps()
+    assert node.in_use() == 0
+    assert node.engine.prefix.match(asked.prompt_token_ids, asked.cache_salt) == []
+    assert node.engine.pool.counts().free == 16
+
+
 async def test_a_defect_ends_the_loop() -> None:
     """What is not an error of ours is not survived: the process ends, and says why."""
     node = Node()

@@ -51,7 +51,7 @@ requests = st.builds(
     ),
     max_tokens=at_least_one,
     min_tokens=uint32,
-    num_choices=st.integers(1, 1024),
+    num_choices=st.integers(1, 128),
     stop_token_ids=token_ids,
     cache_salt=text,
     timeout_s=st.none() | st.floats(0, 1e6),
@@ -105,9 +105,11 @@ def test_a_status(view: NodeView) -> None:
     assert status_from_proto(node_pb2.NodeStatus.FromString(data)) == view
 
 
-def message() -> generation_pb2.GenerationRequest:
+def message(request_id: str = "r", cache_salt: str = "") -> generation_pb2.GenerationRequest:
     sampling = SamplingParams(seed=1)
-    return request_to_proto(GenerationRequest(RequestId("r"), (1, 2), sampling, max_tokens=3))
+    return request_to_proto(
+        GenerationRequest(RequestId(request_id), (1, 2), sampling, 3, cache_salt=cache_salt)
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,9 +138,19 @@ def test_a_request_that_asks_for_nothing_is_refused(field: str) -> None:
     wrong = message()
     wrong.ClearField(field)
     with pytest.raises(
-        InvalidRequest, match=r"prompt tokens and max_tokens >= 1|num_choices is 0; 1 to 1024"
+        InvalidRequest, match=r"prompt tokens and max_tokens >= 1|num_choices is 0; 1 to 128"
     ):
         request_from_proto(wrong)
+
+
+def test_ids_and_salts_that_nobody_should_remember_are_refused() -> None:
+    for wrong, name in (
+        (message(request_id="é" * 65), "request_id is longer than 128 bytes"),
+        (message(cache_salt="x" * 4097), "cache_salt is longer than 4096 bytes"),
+    ):
+        with pytest.raises(InvalidRequest, match=name):
+            request_from_proto(wrong)
+    request_from_proto(message(request_id="é" * 64, cache_salt="x" * 4096))
 
 
 def test_a_role_of_another_version_is_not_guessed() -> None:

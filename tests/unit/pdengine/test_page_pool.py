@@ -238,6 +238,21 @@ def test_a_page_has_one_label_until_it_is_taken_again() -> None:
     assert pool.labelled(b"b") == page
 
 
+def test_unlabelled_pages_are_not_found_and_free_when_nobody_uses_them() -> None:
+    pool = PagePool(3)
+    cached(pool, b"a")
+    (page,) = taken(pool, 1)
+    pool.label(page, b"b")
+    at_rest = pool.labelled(b"a")
+    assert at_rest is not None
+    pool.unlabel([page, at_rest, page])
+    assert (pool.labelled(b"a"), pool.labelled(b"b")) == (None, None)
+    assert counts(pool) == {"free": 2, "used": 1}
+    pool.release([page])
+    assert counts(pool) == {"free": 3}
+    pool.check()
+
+
 def test_drained_pages_of_an_aborted_transfer_are_free() -> None:
     pool = PagePool(2)
     promise = pool.promise(2)

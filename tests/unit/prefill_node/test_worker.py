@@ -223,6 +223,28 @@ async def test_a_failing_step_fails_its_jobs_and_leaves_their_pages_to_them() ->
     assert node.in_use() == 0
 
 
+async def test_a_row_without_a_token_fails_its_own_job_only() -> None:
+    """And the cached pages that it started from, which may be the cause, are forgotten."""
+    node = Node()
+    async with node.running():
+        first = node.worker.submit(request(9))
+        await settle()
+        await node.steps()
+        node.worker.leave(first)
+        bad = node.worker.submit(request(9, request_id="bad"))
+        good = node.worker.submit(request(4, cache_salt="b", request_id="good"))
+        node.engine.broken.add(bad.request.request_id)
+        await settle()
+        assert bad.cached_tokens == 8
+        await node.steps()
+        assert "no token can be sampled" in str(await failure(bad))
+        assert good.first_tokens
+        node.worker.leave(bad)
+        node.worker.leave(good)
+    assert node.in_use() == 0
+    assert node.engine.prefix.match(request(9).prompt_token_ids, "") == []
+
+
 async def test_a_failed_step_leaves_nothing_in_the_prefix_cache() -> None:
     node = Node()
     async with node.running():
