@@ -13,6 +13,8 @@ from pdcore.settings import MAX_STRIPES
 
 PROTOCOL = 1
 
+MAX_NAME_CHARS = 256  # names and ids are kept, so none may be as large as a message
+
 
 def check_attach(request: AttachRequest, layout: KvLayout) -> None:
     """Raises LayoutMismatch."""
@@ -26,6 +28,7 @@ def check_standing(standing: Standing, layout: KvLayout) -> None:
 
 def check_opening(opening: Opening, receiver: Identity, layout: KvLayout) -> None:
     """Raises LayoutMismatch, EpochMismatch or ProtocolViolation."""
+    check_name("the sender's name", opening.sender.node)
     _check_version(opening.protocol, opening.layout, layout, opening.sender.node)
     check_epoch(meant=opening.receiver_epoch, actual=receiver)
     if opening.codec not in CODECS:
@@ -34,6 +37,14 @@ def check_opening(opening: Opening, receiver: Identity, layout: KvLayout) -> Non
             f" {', '.join(CODECS)}"
         )
     _check_extent(opening.extent, opening.stripe, layout)
+
+
+def check_name(what: str, name: str) -> None:
+    """Raises ProtocolViolation for a name or an id that is too long."""
+    if len(name) > MAX_NAME_CHARS:
+        raise ProtocolViolation(
+            f"{what} is {len(name)} characters long, at most {MAX_NAME_CHARS} are allowed"
+        )
 
 
 def check_epoch(*, meant: Epoch, actual: Identity) -> None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from kvtransfer.clocks import ReceiveClocks
 from kvtransfer.framing import checksum
-from kvtransfer.incoming_stream import IncomingStream, check_attempt
+from kvtransfer.incoming_stream import IncomingStream, check_attempt, check_belongs
 from kvtransfer.messages import Extent, Frame, Handoff, Identity, Opening, Push
 from kvtransfer.pages import PageSink, TransferTarget
 from kvtransfer.reassembly import Reassembly
@@ -100,11 +100,7 @@ class IncomingTransfer:
         if not stream.is_open:
             return
         with self._failing():
-            if (push.transfer_id, push.attempt) != (stream.transfer_id, stream.attempt):
-                raise ProtocolViolation(
-                    f"attempt {push.attempt} of {push.transfer_id} on a stream that was opened"
-                    f" for attempt {stream.attempt} of {stream.transfer_id}"
-                )
+            check_belongs(push, stream)
             self._take(stream, push, now)
 
     def broken(self, stream: IncomingStream, now: float) -> None:

@@ -2,7 +2,8 @@
 
 from enum import StrEnum
 
-from kvtransfer.messages import Opening, Reply
+from kvtransfer.handshake import check_name
+from kvtransfer.messages import Opening, Push, Reply
 from pdcore.errors import PdspanError, ProtocolViolation
 from pdcore.generation import TransferId
 
@@ -57,4 +58,14 @@ def check_attempt(stream: IncomingStream, newest: int | None) -> None:
     if newest is not None and stream.attempt <= newest:
         raise ProtocolViolation(
             f"attempt {stream.attempt} of stripe {stream.stripe} opened after attempt {newest}"
+        )
+
+
+def check_belongs(push: Push, stream: IncomingStream) -> None:
+    """Raises ProtocolViolation unless ``push`` names what ``stream`` was opened for."""
+    check_name("the transfer's id", push.transfer_id)
+    if (push.transfer_id, push.attempt) != (stream.transfer_id, stream.attempt):
+        raise ProtocolViolation(
+            f"attempt {push.attempt} of {push.transfer_id} on a stream that was opened for attempt"
+            f" {stream.attempt} of {stream.transfer_id}"
         )

@@ -128,14 +128,23 @@ class KvReceiver:
                 self._stir(stream.transfer_id)
 
     async def _open(self, context: Context) -> IncomingStream:
-        data: object = await context.read()
-        if not isinstance(data, bytes):
-            raise ProtocolViolation("a stream ended before its opening")
-        push = decode_push(data)
+        push = decode_push(await self._first_message(context))
         try:
             return self._registry.open(push, monotonic())
         finally:
             self._stir(push.transfer_id)
+
+    async def _first_message(self, context: Context) -> bytes:
+        """It comes with the stream, or the stream ends: nothing else would end one in silence."""
+        limit_s = self._settings.park_s
+        try:
+            async with asyncio.timeout(limit_s):
+                data: object = await context.read()
+        except TimeoutError:
+            raise ProtocolViolation(f"no opening came within {limit_s:g} s") from None
+        if not isinstance(data, bytes):
+            raise ProtocolViolation("a stream ended before its opening")
+        return data
 
     async def _leave_park(self, stream: IncomingStream, context: Context) -> None:
         """Answer the opening, so that the sender knows it is heard, and wait for ``Generate``."""

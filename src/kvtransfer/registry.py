@@ -1,11 +1,12 @@
 """All transfers that one receiver knows of, by id: parked, announced, over. No I/O, no clock.
 
 ``Push`` may overtake ``Generate``: streams of an unknown id are parked, a bounded number for each
-peer, and join when the id is announced. Ids that are over are remembered (a bounded number), so
-what still comes for them is answered: a commit again, a failure by name. An id is used once.
+peer and over all, and join when the id is announced. Ids that are over are remembered (a bounded
+number), so what still comes for them is answered: a commit again, a failure by name. An id is used
+once.
 """
 
-from kvtransfer.handshake import check_opening
+from kvtransfer.handshake import check_name, check_opening
 from kvtransfer.incoming import IncomingTransfer, TransferState
 from kvtransfer.incoming_stream import IncomingStream, StreamState, check_attempt
 from kvtransfer.messages import Identity, Opening, Push
@@ -15,6 +16,7 @@ from pdcore.generation import TransferId
 from pdcore.kv_layout import KvLayout
 from pdcore.settings import TransferSettings
 
+MAX_PARKED = 1024  # streams of all peers together: each of them says itself who it is
 MAX_REMEMBERED = 4096
 
 
@@ -80,6 +82,7 @@ class TransferRegistry:
             raise ProtocolViolation(
                 f"a stream begins with {type(push.body).__name__}, not with its opening"
             )
+        check_name("the transfer's id", push.transfer_id)
         check_opening(push.body, self._identity, self._layout)
         stream = IncomingStream(push.transfer_id, push.attempt, push.body)
         transfer = self._transfers.get(push.transfer_id)
@@ -134,17 +137,12 @@ class TransferRegistry:
 
     def _park(self, stream: IncomingStream) -> None:
         peer = stream.opening.sender.node
-        parked = [
-            other
-            for streams in self._parked.values()
-            for other in streams
-            if other.opening.sender.node == peer
-        ]
-        if len(parked) >= self._settings.park_streams:
-            raise UnknownTransfer(
-                f"transfer {stream.transfer_id} is not announced yet, and {len(parked)} streams of"
-                f" {peer} wait already"
-            )
+        parked = [other for streams in self._parked.values() for other in streams]
+        num_of_peer = sum(other.opening.sender.node == peer for other in parked)
+        if num_of_peer >= self._settings.park_streams:
+            raise _no_room_to_park(stream, num_of_peer, peer)
+        if len(parked) >= MAX_PARKED:
+            raise _no_room_to_park(stream, len(parked), "all peers")
         streams = self._parked.setdefault(stream.transfer_id, [])
         attempts = (other.attempt for other in streams if other.stripe == stream.stripe)
         check_attempt(stream, max(attempts, default=None))
@@ -156,6 +154,13 @@ class TransferRegistry:
             streams.remove(stream)
         if not streams:
             self._parked.pop(stream.transfer_id, None)
+
+
+def _no_room_to_park(stream: IncomingStream, num_parked: int, whose: str) -> UnknownTransfer:
+    return UnknownTransfer(
+        f"transfer {stream.transfer_id} is not announced yet, and {num_parked} streams of {whose}"
+        " wait already"
+    )
 
 
 def _reason(transfer: IncomingTransfer) -> str | None:

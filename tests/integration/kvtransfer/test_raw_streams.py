@@ -88,3 +88,10 @@ async def test_what_is_no_protocol_is_named(messages: list[bytes], says: str) ->
             error = await refusal(call, messages)
     assert isinstance(error, ProtocolViolation)
     assert says in str(error)
+
+
+async def test_a_stream_that_says_nothing_is_not_kept() -> None:
+    async with wired() as wire, raw_stream(wire) as call, asyncio.timeout(5):
+        error = await refusal(call, [])
+    assert isinstance(error, ProtocolViolation)
+    assert "no opening came within 0.3 s" in str(error)

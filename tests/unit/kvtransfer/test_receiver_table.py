@@ -10,9 +10,9 @@ from kvtransfer.framing import checksum
 from kvtransfer.handshake import PROTOCOL
 from kvtransfer.incoming_stream import IncomingStream, StreamState
 from kvtransfer.messages import Body, Extent, Frame, Handoff, Opening, PageRun, Push
-from kvtransfer.registry import TransferRegistry
+from kvtransfer.registry import MAX_PARKED, TransferRegistry
 from page_memory import RECEIVER, SENDER, TINY, PageMemory, Target
-from pdcore.cluster import Epoch
+from pdcore.cluster import Epoch, NodeName
 from pdcore.errors import PdspanError, error_named
 from pdcore.generation import TransferId
 from pdcore.settings import TransferSettings
@@ -161,6 +161,15 @@ def open_with_full_park(half: Half) -> None:
     half.open(2)
 
 
+def open_with_crowded_park(half: Half) -> None:
+    """Each of the others gives itself another name."""
+    for number in range(MAX_PARKED - half.registry.num_parked):
+        sender = replace(SENDER, node=NodeName(f"crowd-{number}"))
+        push = Push(TransferId(f"other-{number}"), 0, replace(OPENING, sender=sender))
+        half.registry.open(push, 0.0)
+    half.open(2)
+
+
 def last_missing(half: Half) -> None:
     half.frame(0, 1)
     half.send(0, HANDOFF)
@@ -237,6 +246,7 @@ EVENTS: dict[str, Callable[[Half], None]] = {
     "open, other layout": lambda half: half.open(2, layout=replace(TINY, head_dim=8)),
     "open, other extent than announced": lambda half: half.open(2, extent=Extent(99, 25, 4)),
     "open, the peer has park_streams waiting": open_with_full_park,
+    "open, 1024 streams of all peers wait": open_with_crowded_park,
     "frame": lambda half: half.frame(0, 1),
     "frame, last one missing, handoff known": last_missing,
     "frame again on its stream": again_on_its_stream,

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,16 @@ from kvtransfer.framing import checksum
 from kvtransfer.handshake import PROTOCOL
 from kvtransfer.incoming import TransferState
 from kvtransfer.messages import Extent, Frame, Handoff, Opening, PageRun, Push, Reply
-from kvtransfer.registry import TransferRegistry
+from kvtransfer.registry import MAX_PARKED, TransferRegistry
 from page_memory import RECEIVER, SENDER, TINY, PageMemory, Target
-from pdcore.errors import ChecksumMismatch, InternalError, TransferFailed
+from pdcore.cluster import NodeName
+from pdcore.errors import (
+    ChecksumMismatch,
+    InternalError,
+    ProtocolViolation,
+    TransferFailed,
+    UnknownTransfer,
+)
 from pdcore.generation import TransferId
 from pdcore.settings import TransferSettings
 
@@ -62,6 +70,31 @@ def test_a_late_stream_hears_why_the_transfer_is_over() -> None:
     registry.leave(registry.expect(TransferId("t"), Target(12, range(3)), 0.0))
     with pytest.raises(TransferFailed, match="transfer t is over: the decode node gave up"):
         registry.open(Push(TransferId("t"), 0, OPENING), 1.0)
+
+
+def test_a_flood_under_made_up_names_is_bounded_and_ends_no_transfer() -> None:
+    registry = make()
+    transfer = registry.expect(TransferId("t"), Target(12, range(3)), 0.0)
+    num_refused = 0
+    for number in range(2 * MAX_PARKED):
+        sender = replace(SENDER, node=NodeName(f"peer-{number}"))
+        push = Push(TransferId(f"made-up-{number}"), 0, replace(OPENING, sender=sender))
+        try:
+            registry.open(push, 0.0)
+        except UnknownTransfer as error:
+            assert f"{MAX_PARKED} streams of all peers wait already" in str(error)
+            num_refused += 1
+    assert registry.num_parked == num_refused == MAX_PARKED
+    assert registry.open(Push(transfer.transfer_id, 0, OPENING), 0.0).is_open
+
+
+def test_names_that_would_fill_the_memory_are_refused() -> None:
+    registry, long = make(), "x" * 257
+    named = replace(OPENING, sender=replace(SENDER, node=NodeName(long)))
+    for push in (Push(TransferId("t"), 0, named), Push(TransferId(long), 0, OPENING)):
+        with pytest.raises(ProtocolViolation, match="257 characters long, at most 256 are allowed"):
+            registry.open(push, 0.0)
+    assert registry.num_parked == 0
 
 
 class Payload(bytearray):
