@@ -35,9 +35,9 @@ class Preparer:
         """
         fields = api.fields
         self._check_fields(api)
-        token_ids = await self._encode(api.prompt)
         if context_tokens is None:
             raise NoCapacity("no node that serves this model answers; try again")
+        token_ids = await self._encode(api.prompt, context_tokens)
         left = context_tokens - len(token_ids)
         _check_length(len(token_ids), left, fields.min_tokens)
         return GenerationRequest(
@@ -78,13 +78,16 @@ class Preparer:
                 param="kv_transfer_params.mode",
             )
 
-    async def _encode(self, prompt: str | TokenPrompt | ChatPrompt) -> TokenIds:
+    async def _encode(
+        self, prompt: str | TokenPrompt | ChatPrompt, context_tokens: int
+    ) -> TokenIds:
         match prompt:
             case ChatPrompt(messages):
-                return self._known(await self.text.encode_chat(messages), "messages")
+                token_ids = await self.text.encode_chat(messages, context_tokens)
+                return self._known(token_ids, "messages")
             case TokenPrompt(token_ids):
                 return self._known(token_ids, "prompt")
-        return self._known(await self.text.encode_completion(prompt), "prompt")
+        return self._known(await self.text.encode_completion(prompt, context_tokens), "prompt")
 
     def _known(self, token_ids: TokenIds, field: str) -> TokenIds:
         """``token_ids`` if the model has an embedding for each: a tokenizer may know more."""

@@ -45,7 +45,7 @@ def reference(default_model: Path) -> Any:
 @pytest.mark.parametrize("prompt", TEXTS)
 async def test_completions(text: ModelText, reference: Any, prompt: str) -> None:
     expected = reference(prompt)["input_ids"]
-    assert await text.encode_completion(prompt) == tuple(expected)
+    assert await text.encode_completion(prompt, 8192) == tuple(expected)
     detokenizer = text.detokenizer()
     shown = "".join([*map(detokenizer.push, expected), detokenizer.flush()])
     assert shown == reference.decode(expected, skip_special_tokens=True)
@@ -55,7 +55,7 @@ async def test_completions(text: ModelText, reference: Any, prompt: str) -> None
 async def test_chats(text: ModelText, reference: Any, messages: list[dict[str, str]]) -> None:
     expected = reference.apply_chat_template(messages, add_generation_prompt=True, tokenize=True)
     chat = [ChatMessage(message["role"], message["content"]) for message in messages]
-    assert await text.encode_chat(chat) == tuple(expected["input_ids"])
+    assert await text.encode_chat(chat, 8192) == tuple(expected["input_ids"])
 
 
 def test_end_of_text(default_model: Path, reference: Any) -> None:

@@ -1,13 +1,15 @@
 """Which special tokens go where, and a model directory that is not one."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from tokenizers.processors import TemplateProcessing
 
-from pdcore.errors import ConfigError, InvalidRequest
+from pdcore.errors import ConfigError, InvalidRequest, PromptTooLong
 from router.chat_template import ChatMessage
-from router.text import INLINE_CHARS, ModelText
+from router.off_loop import INLINE_SIZE
+from router.text import ModelText
 from tiny_text import BOS, byte_level_tokenizer, tiny_text
 
 
@@ -20,14 +22,14 @@ def with_bos() -> ModelText:
 
 async def test_a_completion_gets_the_tokenizers_special_tokens() -> None:
     text = with_bos()
-    token_ids = await text.encode_completion("hello")
+    token_ids = await text.encode_completion("hello", 100)
     assert token_ids[0] == byte_level_tokenizer().token_to_id(BOS)
     assert text._tokenizer.decode(token_ids) == "hello"
 
 
 async def test_a_chat_has_only_those_of_its_template() -> None:
     text = with_bos()
-    token_ids = await text.encode_chat([ChatMessage("user", "hi")])
+    token_ids = await text.encode_chat([ChatMessage("user", "hi")], 100)
     bos = byte_level_tokenizer().token_to_id(BOS)
     assert token_ids.count(bos) == 2  # the user's turn and the assistant's
     shown = text._tokenizer.decode(token_ids, skip_special_tokens=False)
@@ -36,20 +38,45 @@ async def test_a_chat_has_only_those_of_its_template() -> None:
 
 async def test_long_text_gives_the_same_tokens() -> None:
     text = tiny_text()
-    long = "hello world, " * (INLINE_CHARS // 10)
-    assert await text.encode_completion(long) == tuple(text._tokenizer.encode(long).ids)
+    long = "hello world, " * (INLINE_SIZE // 10)
+    assert await text.encode_completion(long, 10**6) == tuple(text._tokenizer.encode(long).ids)
+
+
+async def test_long_text_lets_other_threads_run() -> None:
+    """``Tokenizer.encode`` would keep the interpreter's lock until it is done."""
+    text = tiny_text()
+    moments = 0
+    async with asyncio.TaskGroup() as group:
+        encoding = group.create_task(text.encode_completion("hello world, " * 40_000, 10**6))
+        while not encoding.done():
+            await asyncio.sleep(0)
+            moments += 1
+    assert moments > 100
+
+
+async def test_text_that_cannot_fit_is_not_encoded() -> None:
+    text = tiny_text()
+    longest = max(map(len, text._tokenizer.get_vocab()))
+    text._tokenizer = None  # whoever encodes fails
+    expected = f"{longest * 7 + 1} characters, so at least 8 tokens; .* holds 7 tokens"
+    with pytest.raises(PromptTooLong, match=expected) as caught:
+        await text.encode_completion("x" * (longest * 7 + 1), 7)
+    assert caught.value.param == "prompt"
+    with pytest.raises(PromptTooLong, match="context holds 7 tokens") as caught:
+        await text.encode_chat([ChatMessage("user", "x" * longest * 7)], 7)
+    assert caught.value.param == "messages"
 
 
 async def test_truncation_and_padding_of_the_file_are_off() -> None:
     tokenizer = byte_level_tokenizer()
     tokenizer.enable_truncation(2)
     tokenizer.enable_padding(length=64)
-    assert len(await ModelText(tokenizer).encode_completion("a b c d e f")) == 11
+    assert len(await ModelText(tokenizer).encode_completion("a b c d e f", 100)) == 11
 
 
 async def test_a_model_without_a_template_has_no_chat() -> None:
     with pytest.raises(InvalidRequest, match="use /v1/completions"):
-        await tiny_text(template=False).encode_chat([ChatMessage("user", "hi")])
+        await tiny_text(template=False).encode_chat([ChatMessage("user", "hi")], 100)
 
 
 def test_the_highest_token_id_counts_added_tokens() -> None:
