@@ -72,7 +72,7 @@ class RouterSettings:
     max_queued: Count = 256  # requests in the router at once; more are refused with 503
     default_timeout_s: Seconds | None = None
     max_choices: Count = 16
-    max_body_bytes: Bytes = 8 * 2**20
+    max_body_bytes: Bytes = 2 * 2**20  # room for the token ids of 128 Ki tokens, or their text
 
 
 @dataclass(frozen=True, slots=True)

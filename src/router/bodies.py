@@ -5,7 +5,9 @@ type, a value out of range: each is an InvalidRequest with ``param``. ``null`` m
 fields are ignored unless a model forbids them.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,9 +18,14 @@ from pdcore.errors import InvalidRequest, UnsupportedField
 Model = TypeVar("Model", bound=BaseModel)
 Fields = Mapping[str, Any]
 
+SHOWN_CHARS = 40
+MAX_CONTAINERS = 65_536
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
 
 def read_object(body: bytes) -> Fields:
     """The body's fields without those that are null."""
+    _refuse_crowds(body)
     try:
         value = from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -60,9 +67,32 @@ def path_of(location: Sequence[int | str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A short ``repr`` of what the client sent."""
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    """A short ``repr`` of what the client sent, in a time that does not grow with it."""
+    text = repr(_head(value))
+    return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 3]}..."
+
+
+def _head(value: Any) -> Any:
+    """As much of ``value`` as can show: each item of a container takes three characters or more."""
+    match value:
+        case str():
+            return value[: SHOWN_CHARS + 1]
+        case list():
+            return [_head(item) for item in value[: SHOWN_CHARS // 3 + 1]]
+        case dict():
+            first = islice(value.items(), SHOWN_CHARS // 3 + 1)
+            return {_head(name): _head(item) for name, item in first}
+    return value
+
+
+def _refuse_crowds(body: bytes) -> None:
+    """A million empty lists hold the interpreter for most of a second; no request needs them."""
+    if _num_opened(body) > MAX_CONTAINERS and _num_opened(_STRING.sub(b"", body)) > MAX_CONTAINERS:
+        raise InvalidRequest(f"the body holds more than {MAX_CONTAINERS} lists and objects")
+
+
+def _num_opened(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
 
 
 def _to_invalid_request(details: ErrorDetails) -> InvalidRequest:

@@ -31,6 +31,7 @@ from pdcore.settings import ClusterSettings
 from router.answer import Answer
 from router.joined_timeline import joined_timeline
 from router.metrics import RouterMetrics
+from router.off_loop import off_loop
 from router.openai_api import ApiRequest, read_chat, read_completion
 from router.output import ClientOutput, EventStream, WholeBody
 from router.prepare import Preparer
@@ -102,7 +103,8 @@ class GenerationEndpoint:
         watch = RequestWatch(service.metrics, service.name)
         with service.admitted():
             reading = read_body(Request(scope, receive), service.settings.router.max_body_bytes)
-            api = self._kind.read(await unless(reading, service.until_cut()))
+            body = await unless(reading, service.until_cut())
+            api = await off_loop(len(body), lambda: self._kind.read(body))
             request = await service.preparer.prepare(
                 api, request_id_of(scope), service.context_tokens()
             )

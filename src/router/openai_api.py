@@ -29,6 +29,8 @@ from router.unsupported import refuse_unsupported
 COMPLETION_MAX_TOKENS = 16  # OpenAI's default for /v1/completions
 MAX_STOPS = 16
 MAX_STOP_CHARS = 256
+MAX_MESSAGES = 4096
+MAX_PARAMS = 16  # fields of kv_transfer_params, known or not
 MAX_TIMEOUT_S = 86_400.0
 
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False, frozen=True)
@@ -78,6 +80,19 @@ def _joined_text(value: Any) -> Any:
     return "\n".join(texts)
 
 
+def _few_messages(value: Any) -> Any:
+    """Counted before any is looked at: a body has room for a million, each with its error."""
+    if isinstance(value, list) and len(value) > MAX_MESSAGES:
+        raise wrong(f"holds {len(value)} messages; at most {MAX_MESSAGES}")
+    return value
+
+
+def _few_params(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) > MAX_PARAMS:
+        raise wrong(f"holds {len(value)} fields; it has {', '.join(TransferParams.model_fields)}")
+    return value
+
+
 def _no_tool_calls(value: Any) -> Any:
     if value:
         raise unsupported("are not supported")
@@ -98,7 +113,7 @@ Message = Annotated[MessageFields, BeforeValidator(without_nulls)]
 class ChatFields(BaseModel):
     model_config = _STRICT
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], BeforeValidator(_few_messages), Field(min_length=1)]
 
 
 class CompletionFields(BaseModel):
@@ -142,7 +157,7 @@ class CommonFields(BaseModel):
     cache_salt: Annotated[str, Field(max_length=1024)] = ""
     stream: bool = False
     stream_options: Annotated[StreamOptions, BeforeValidator(without_nulls)] | None = None
-    kv_transfer_params: TransferParams = TransferParams()
+    kv_transfer_params: Annotated[TransferParams, BeforeValidator(_few_params)] = TransferParams()
     timeline: bool = False
     return_token_ids: bool = False
     timeout: Annotated[float, Field(gt=0, le=MAX_TIMEOUT_S)] | None = None

@@ -130,7 +130,7 @@ async def test_a_client_that_hangs_up_frees_both_nodes(router: RunningRouter, st
 
 async def test_a_large_body_gets_its_answer(router: RunningRouter) -> None:
     async with httpx.AsyncClient() as client:
-        body = {"prompt": "x" * (9 * 2**20)}
+        body = {"prompt": "x" * (3 * 2**20)}
         response = await client.post(f"{router.url}/v1/completions", json=body)
         assert response.status_code == 413
         again = await client.post(f"{router.url}/v1/completions", json={"prompt": "hi"})

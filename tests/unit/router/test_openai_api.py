@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdcore.errors import InvalidRequest, UnsupportedField
+from router.bodies import _head, shown
 from router.chat_template import ChatMessage
 from router.openai_api import ChatPrompt, TokenPrompt, read_chat, read_completion
 from router.placement import Arm
@@ -173,6 +174,39 @@ def test_wrong_messages_are_named(messages: Any, param: str, message: str) -> No
     with pytest.raises(InvalidRequest, match=message) as caught:
         read_chat(json.dumps({"messages": messages}).encode())
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (chat(*[1] * 4097), "messages holds 4097 messages; at most 4096"),
+        (completion(odd=[[]] * 65_536), "the body holds more than 65536 lists and objects"),
+        (
+            completion(kv_transfer_params={f"k{i}": 1 for i in range(17)}),
+            "kv_transfer_params holds 17 fields; it has mode, placement",
+        ),
+    ],
+)
+def test_crowds_are_refused_before_each_is_looked_at(body: bytes, message: str) -> None:
+    read = read_chat if b'"messages"' in body else read_completion
+    with pytest.raises(InvalidRequest, match=message):
+        read(body)
+
+
+def test_brackets_in_text_are_no_crowd() -> None:
+    text = '["\\' * 40_000 + '{"' * 40_000
+    assert read_completion(completion(prompt=text)).prompt == text
+
+
+def test_what_is_shown_of_a_value_is_short_and_cheap_to_say() -> None:
+    values: list[Any] = ["x" * 10**6, [1] * 10**6, {str(i): [i] for i in range(10**5)}, [["a"]]]
+    assert [shown(value) for value in values] == [
+        "'" + "x" * 36 + "...",
+        "[" + "1, " * 12 + "...",
+        "{'0': [0], '1': [1], '2': [2], '3': [...",
+        "[['a']]",
+    ]
+    assert sum(len(repr(_head(value))) for value in values) < 400
 
 
 def test_what_only_other_models_can_do_is_unsupported() -> None:
