@@ -1,8 +1,8 @@
 """Which nodes answer now: one ``Node.Watch`` stream per discovered address, kept open.
 
 Invariant: a node is in the view exactly while its stream lives and speaks at least every
-``SILENCE_S``. A restarted node (another epoch) replaces its old entry. Nothing here decides where
-a request goes.
+``SILENCE_S``, as far as this process listens: its own stalls are no node's silence. A restarted node
+(another epoch) replaces its old entry. Nothing here decides where a request goes.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
@@ -25,6 +26,7 @@ from pdwire.v1 import node_pb2, node_pb2_grpc
 log = logging.getLogger(__name__)
 
 SILENCE_S = 3.0
+NUM_LISTENS = 6  # parts of SILENCE_S; a stall of this process, however long, is one of them
 FIRST_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 0.5
 
@@ -148,10 +150,27 @@ async def _statuses(channel: grpc.aio.Channel) -> AsyncGenerator[NodeView, None]
     )
     try:
         while True:
-            async with asyncio.timeout(SILENCE_S):
-                status = await call.read()
+            status = await _heard(call)
             if status is grpc.aio.EOF:
                 return
             yield status_from_proto(status)
     finally:
         call.cancel()
+
+
+async def _heard(call: Any) -> Any:
+    """The call's next message. Raises TimeoutError when the node is silent.
+
+    A timer says that time has passed, not that anybody listened: after a stall of the event loop it
+    rings before messages that wait in the socket are read. So the time is counted in parts, and
+    between two of them everything that waits gets its turn.
+    """
+    reading = asyncio.ensure_future(call.read())
+    try:
+        for _ in range(NUM_LISTENS):
+            await asyncio.wait([reading], timeout=SILENCE_S / NUM_LISTENS)
+            if reading.done():
+                return reading.result()
+    finally:
+        reading.cancel()
+    raise TimeoutError(f"silent for {SILENCE_S:g} s")

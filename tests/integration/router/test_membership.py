@@ -1,6 +1,7 @@
 """A node is in view exactly while it answers."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -102,6 +103,20 @@ async def test_a_silent_node_is_out_of_view(monkeypatch: pytest.MonkeyPatch) -> 
         await until(lambda: membership.view().decode)
         await until(lambda: not membership.view().decode)
         await until(lambda: membership.view().decode)  # it is asked again, and answers
+
+
+async def test_a_stall_of_the_router_loses_no_node(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When it wakes, the timer has rung, and what the nodes said meanwhile still waits."""
+    monkeypatch.setattr(membership_module, "SILENCE_S", 1.2)
+    async with Pair() as pair, following(FixedDiscovery(pair.snapshot)) as membership:
+        await until(lambda: membership.view().pairs())
+        for _ in range(2):
+            time.sleep(2)  # noqa: ASYNC251
+            await asyncio.sleep(0.05)
+            assert membership.view().pairs()
+    assert "lost" not in caplog.text
 
 
 async def test_snapshots_add_and_remove_nodes() -> None:
