@@ -5,7 +5,8 @@
     ├── InvalidRequest         the client's request is wrong (``param`` names the field)
     │   ├── PromptTooLong
     │   ├── UnsupportedField   a field that would change the answer, and that we do not have
-    │   └── BodyTooLarge       the HTTP body exceeds router.max_body_bytes
+    │   ├── BodyTooLarge       the HTTP body exceeds router.max_body_bytes
+    │   └── BodyTooSlow        the HTTP body was not there in time
     ├── UnknownModel
     ├── NoCapacity             no room now; another try later may fit
     ├── NodeDraining           the node is stopping and takes no new work
@@ -68,6 +69,10 @@ class UnsupportedField(InvalidRequest):
 
 class BodyTooLarge(InvalidRequest):
     http_status = 413
+
+
+class BodyTooSlow(InvalidRequest):
+    http_status = 408
 
 
 class UnknownModel(PdspanError):

@@ -34,6 +34,7 @@ from router.model_info import load_model_info
 from router.placement import Placer, open_placer
 from router.prepare import Preparer
 from router.relay import Cluster, Relay
+from router.request_body import BodyReader
 from router.request_scope import RequestScope
 from router.text import ModelText
 
@@ -64,7 +65,7 @@ async def serve(
             await stop.wait()
             if not await service.drain.finish(settings.queue.drain_s):
                 log.warning("%d requests still ran and were cut", service.drain.num_running)
-                service.cut.set()
+            service.cut.set()  # for those, and for requests whose bodies are still coming
             server.should_exit = True
             following.cancel()
     log.info("stopped", extra={"event": "stopped"})
@@ -90,6 +91,7 @@ def open_service(
         relay=Relay(cluster, placer),
         drain=Drain("the router"),
         metrics=RouterMetrics(CollectorRegistry()),
+        bodies=BodyReader(settings.router.max_body_bytes),
     )
 
 

@@ -1,8 +1,8 @@
 """The two generation endpoints: one HTTP request, from its body to the last byte of its answer.
 
-``GenerationEndpoint.__call__`` tells the story. Invariant: a request that is admitted holds its
-place until its answer has left, and whatever ends it (the client hanging up, and the router that
-stops, included) ends its work at the nodes.
+``GenerationEndpoint.__call__`` tells the story. Invariant: a request whose body is
+there holds one of the router's places until its answer has left, and whatever ends it (the client
+hanging up, and the router that stops, included) ends its work at the nodes.
 """
 
 import asyncio
@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from pdcore.drain import Drain
 from pdcore.errors import (
-    BodyTooLarge,
     InternalError,
     NoCapacity,
     NodeDraining,
@@ -36,6 +35,7 @@ from router.openai_api import ApiRequest, read_chat, read_completion
 from router.output import ClientOutput, EventStream, WholeBody
 from router.prepare import Preparer
 from router.relay import Cluster, Job, Relay
+from router.request_body import BodyReader
 from router.request_scope import broke, request_id_of
 from router.request_watch import RequestWatch
 from router.responses import ChatShape, CompletionShape, Envelope, Shape
@@ -68,6 +68,7 @@ class Service:
     relay: Relay
     drain: Drain
     metrics: RouterMetrics
+    bodies: BodyReader
     cut: asyncio.Event = field(default_factory=asyncio.Event)  # the drain took too long
 
     @contextmanager
@@ -101,9 +102,9 @@ class GenerationEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         watch = RequestWatch(service.metrics, service.name)
+        reading = service.bodies.read(Request(scope, receive))
+        body = await unless(reading, service.until_cut())
         with service.admitted():
-            reading = read_body(Request(scope, receive), service.settings.router.max_body_bytes)
-            body = await unless(reading, service.until_cut())
             api = await off_loop(len(body), lambda: self._kind.read(body))
             request = await service.preparer.prepare(
                 api, request_id_of(scope), service.context_tokens()
@@ -149,24 +150,6 @@ class GenerationEndpoint:
         if api.fields.stream:
             return EventStream(send, self._kind.shape, envelope, api.include_usage)
         return WholeBody(send, self._kind.shape, envelope, request.num_choices)
-
-
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Raises BodyTooLarge, after reading a little more so that the client hears of it."""
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size <= max_bytes:
-                chunks.append(chunk)
-            elif size > 4 * max_bytes:
-                break
-    except ClientDisconnect:
-        raise RequestCancelled("the client hung up while sending") from None
-    if size > max_bytes:
-        raise BodyTooLarge(f"the body is larger than {max_bytes} bytes")
-    return b"".join(chunks)
 
 
 async def unless(work: Awaitable[T], *interruptions: Coroutine[object, object, NoReturn]) -> T:

@@ -13,6 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from pdcore.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
     InternalError,
     InvalidRequest,
     PdspanError,
@@ -39,7 +41,11 @@ def error_body(error: PdspanError) -> dict[str, Any]:
 
 
 def error_response(error: PdspanError) -> JSONResponse:
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if error.http_status == 503 else None
+    headers = {}
+    if error.http_status == 503:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    if isinstance(error, BodyTooLarge | BodyTooSlow):
+        headers["Connection"] = "close"  # the rest of the body is not waited for
     return JSONResponse(error_body(error), error.http_status, headers)
 
 

@@ -1,8 +1,8 @@
 """Which nodes answer now: one ``Node.Watch`` stream per discovered address, kept open.
 
 Invariant: a node is in the view exactly while its stream lives and speaks at least every
-``SILENCE_S``, as far as this process listens: its own stalls are no node's silence. A restarted node
-(another epoch) replaces its old entry. Nothing here decides where a request goes.
+``SILENCE_S``, as far as this process listens: its own stalls are no node's silence. A restarted
+node (another epoch) replaces its old entry. Nothing here decides where a request goes.
 """
 
 import asyncio

@@ -24,6 +24,7 @@ from router.model_info import ModelInfo
 from router.placement import Placement, open_placer
 from router.prepare import Preparer
 from router.relay import Job, Outcome, Output
+from router.request_body import BodyReader
 from router.request_watch import RequestWatch
 from tiny_text import tiny_text
 
@@ -96,6 +97,7 @@ def fake_service(
     *,
     cluster: ClusterView | None = None,
     settings: ClusterSettings | None = None,
+    bodies: BodyReader | None = None,
 ) -> Service:
     settings = settings or ClusterSettings(router=RouterSettings(max_body_bytes=4096))
     return Service(
@@ -106,6 +108,7 @@ def fake_service(
         relay=FakeRelay(script),  # type: ignore[arg-type]
         drain=Drain("the router"),
         metrics=RouterMetrics(CollectorRegistry()),
+        bodies=bodies or BodyReader(settings.router.max_body_bytes),
     )
 
 

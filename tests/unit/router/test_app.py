@@ -14,6 +14,7 @@ from pdcore.errors import NoCapacity, PdspanError, TransferStalled
 from pdcore.generation import FinishReason
 from pdcore.settings import ClusterSettings, RouterSettings
 from router.relay import Job
+from router.request_body import BodyReader
 from router_app import Speaker, client_of, fake_service
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
@@ -368,6 +369,36 @@ async def test_a_request_whose_body_is_still_coming_is_cut_too() -> None:
         service.cut.set()
         response = await running
     assert (response.status_code, error_of(response)["code"]) == (503, "node_draining")
+
+
+async def test_half_bodies_take_no_place() -> None:
+    is_read = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b'{"prompt": "h'
+        is_read.set()
+        await asyncio.Event().wait()
+
+    service = fake_service(settings=ClusterSettings(router=RouterSettings(max_queued=1)))
+    async with client_of(service) as client, asyncio.TaskGroup() as group:
+        half = group.create_task(client.post("/v1/completions", content=endless()))
+        await is_read.wait()
+        assert (await client.post("/v1/completions", json=COMPLETION)).status_code == 200
+        half.cancel()
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield b'{"prompt": "h'
+        await asyncio.Event().wait()
+
+    async with client_of(fake_service(bodies=BodyReader(4096, timeout_s=0.01))) as client:
+        response = await client.post("/v1/completions", content=endless())
+        metrics = (await client.get("/metrics")).text
+    assert (response.status_code, error_of(response)["code"]) == (408, "body_too_slow")
+    assert error_of(response)["type"] == "invalid_request_error"
+    assert response.headers["connection"] == "close"
+    assert 'requests_total{endpoint="/v1/completions",status="408"} 1.0' in metrics
 
 
 async def test_a_defect_is_a_500_in_the_same_shape() -> None:
