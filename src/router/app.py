@@ -97,14 +97,17 @@ def open_service(
 
 def build_app(service: Service, placer: Placer) -> ASGIApp:
     """The whole HTTP surface; nothing of it depends on how the process runs."""
-    app = FastAPI(title="pdspan", openapi_url=None)
+    app = FastAPI(title="pdspan", openapi_url=None, redirect_slashes=False)
     install_error_handlers(app)
     info = InfoEndpoints(service, placer, int(time.time()))
-    app.add_api_route("/v1/models", info.models)
-    app.add_api_route("/v1/models/{model_id:path}", info.model)
-    app.add_api_route("/health", info.health)
-    app.add_api_route("/version", info.version)
-    app.add_api_route("/metrics", info.metrics)
+    for path, endpoint in (
+        ("/v1/models", info.models),
+        ("/v1/models/{model_id:path}", info.model),
+        ("/health", info.health),
+        ("/version", info.version),
+        ("/metrics", info.metrics),
+    ):
+        app.add_api_route(path, endpoint, methods=["GET", "HEAD"])
     for path, kind in (("/v1/completions", COMPLETIONS), ("/v1/chat/completions", CHAT)):
         app.router.routes.append(Route(path, GenerationEndpoint(kind, service), methods=["POST"]))
     return RequestScope(app, service.metrics)

@@ -63,9 +63,10 @@ async def _on_pdspan_error(request: Request, error: Exception) -> JSONResponse:
 
 async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException), "registered for this class"
+    path = request.scope["path"]
     words = {
-        404: f"there is nothing at {request.url.path}",
-        405: f"{request.url.path} does not take {request.method}",
+        404: f"there is nothing at {path}",
+        405: f"{path} does not take {request.method}",
     }
     message = words.get(error.status_code, error.detail)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)

@@ -64,4 +64,4 @@ def _request_id(given: str | None) -> RequestId:
 
 def _endpoint(path: str) -> str:
     """A label from a short list: any path may be asked for, and each label is kept for ever."""
-    return next((known for known in _ENDPOINTS if path.rstrip("/") == known), "other")
+    return path if path in _ENDPOINTS else "other"

@@ -137,6 +137,14 @@ async def test_a_large_body_gets_its_answer(router: RunningRouter) -> None:
         assert again.status_code == 200
 
 
+async def test_head_has_no_body(router: RunningRouter) -> None:
+    async with httpx.AsyncClient() as client:
+        for path in ("/health", "/metrics", "/health"):  # on one connection
+            response = await client.head(router.url + path)
+            assert (response.status_code, response.content) == (200, b"")
+            assert int(response.headers["content-length"]) > 0
+
+
 async def test_draining_finishes_what_runs_and_takes_nothing_new(tmp_path: Path) -> None:
     may_end = asyncio.Event()
 

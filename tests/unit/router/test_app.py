@@ -244,6 +244,8 @@ async def test_a_body_that_is_too_large(size: int) -> None:
         ("DELETE", "/v1/models", 405, "method_not_allowed"),
         ("POST", "/v1/embeddings", 404, "not_found"),
         ("GET", "/", 404, "not_found"),
+        ("POST", "/v1/completions/", 404, "not_found"),
+        ("GET", "/health/", 404, "not_found"),
     ],
 )
 async def test_wrong_methods_and_paths(method: str, path: str, status: int, code: str) -> None:
@@ -251,6 +253,24 @@ async def test_wrong_methods_and_paths(method: str, path: str, status: int, code
         response = await client.request(method, path)
     assert response.status_code == status
     assert error_of(response)["code"] == code
+
+
+async def test_a_host_that_is_none_changes_nothing() -> None:
+    """No path is read from it, and nobody is sent to it."""
+    async with client_of(fake_service()) as client:
+        response = await client.get("/nowhere", headers={"Host": "[evil"})
+    assert (response.status_code, error_of(response)["message"]) == (
+        404,
+        "there is nothing at /nowhere",
+    )
+
+
+@pytest.mark.parametrize("path", ["/health", "/version", "/metrics", "/v1/models"])
+async def test_head_asks_as_get_does(path: str) -> None:
+    async with client_of(fake_service()) as client:
+        assert (await client.head(path)).status_code == 200
+    async with client_of(fake_service(cluster=ClusterView())) as client:
+        assert (await client.head("/health")).status_code == 503
 
 
 async def test_models() -> None:
