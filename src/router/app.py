@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +42,8 @@ from router.text import ModelText
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 75  # longer than clients keep an idle connection, so that they close it, not we
-CLOSE_S = 1  # how long requests that are cut may take to say so and clean up
+UNREAD_S = 60  # a client that has read nothing for so long, though it could, is disconnected
+CLOSE_S = 2  # how long requests that are cut may take to say so and clean up
 
 
 async def serve(
@@ -154,8 +156,11 @@ def _listen(node: NodeSettings) -> socket.socket:
     host, port = split_address(node.bind)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=1024)
+        listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         raise ConfigError(
             f"{node.name}: cannot listen on {node.bind}: {error.strerror or error}"
         ) from None
+    if sys.platform == "linux":  # connections inherit it
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_S * 1000)
+    return listener

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from pdcore.drain import Drain
 from pdcore.errors import (
+    DeadlineExceeded,
     InternalError,
     NoCapacity,
     NodeDraining,
@@ -43,6 +44,8 @@ from router.responses import ChatShape, CompletionShape, Envelope, Shape
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+FAREWELL_S = 1.0  # how long a stream's last event, an error, may wait for its client to read
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,9 @@ class GenerationEndpoint:
                 if not output.has_begun:
                     raise
                 broke(scope, error)
-                await output.fail(error)
+                with suppress(TimeoutError):  # a client that does not read holds nothing longer
+                    async with asyncio.timeout(FAREWELL_S):
+                        await output.fail(error)
 
     async def _serve(
         self, api: ApiRequest, request: GenerationRequest, output: ClientOutput, watch: RequestWatch
@@ -131,7 +136,11 @@ class GenerationEndpoint:
         outcome = await service.relay.run(Job(request, mode, api.arm), answer, output, watch)
         watch.finished(outcome.usage)
         timeline = joined_timeline(watch.timeline.to_proto(), outcome) if fields.timeline else None
-        await output.finish(outcome.usage, timeline)
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                await output.finish(outcome.usage, timeline)
+        except TimeoutError:
+            raise DeadlineExceeded("the client does not read its answer", param="timeout") from None
         log.info(
             "finished",
             extra={

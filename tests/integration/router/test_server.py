@@ -1,7 +1,10 @@
 """The router as it runs, over sockets: the openai client, hang-ups, large bodies, draining."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,8 @@ import pytest
 from fake_nodes import Generating, Pair, eventually, forever, token_of, until
 from pdcore.errors import ConfigError, NoCapacity, TransferStalled
 from pdcore.generation import FinishReason
-from pdcore.settings import QueueSettings
+from pdcore.settings import NodeSettings, QueueSettings
+from router import app as app_module
 from router.app import serve
 from router_process import RunningRouter, is_healthy, running_router, settings_for
 
@@ -126,6 +130,64 @@ async def test_a_client_that_hangs_up_frees_both_nodes(router: RunningRouter, st
             return 'status="499"} 1.0' in text and "pdspan_router_in_flight 0.0" in text
 
         await eventually(is_counted)
+
+
+async def endless(generating: Generating) -> None:
+    while True:
+        await generating.tokens(*[token_of("a")] * 4096)
+
+
+@contextmanager
+def silent_client(router: RunningRouter, **fields: object) -> Iterator[None]:
+    """Asks for a stream and never reads a byte of it."""
+    body = json.dumps({"prompt": "hi", "stream": True} | fields).encode()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", int(router.url.rpartition(":")[2])))
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: router\r\n")
+        client.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        yield
+
+
+@pytest.fixture
+def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel takes little for a client that does not read."""
+    listen = app_module._listen
+
+    def listen_so(node: NodeSettings) -> socket.socket:
+        listener = listen(node)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        return listener
+
+    monkeypatch.setattr(app_module, "_listen", listen_so)
+
+
+async def test_a_client_that_reads_nothing_holds_nothing_beyond_its_deadline(
+    small_buffers: None, tmp_path: Path
+) -> None:
+    async with Pair() as pair, running_router(pair, tmp_path) as router:
+        pair.decode.script = endless
+        with silent_client(router, timeout=1):
+            await until(lambda: pair.decode.calls)
+            await pair.let_go()
+            async with httpx.AsyncClient() as client:
+
+                async def is_counted() -> bool:
+                    text = (await client.get(f"{router.url}/metrics")).text
+                    return 'status="504"} 1.0' in text and "pdspan_router_in_flight 0.0" in text
+
+                await eventually(is_counted)
+
+
+async def test_a_client_that_does_not_read_is_disconnected(
+    small_buffers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_module, "UNREAD_S", 1)
+    async with Pair() as pair, running_router(pair, tmp_path) as router:
+        pair.decode.script = endless
+        with silent_client(router):
+            await until(lambda: pair.decode.calls)
+            await pair.let_go()
 
 
 async def test_a_large_body_gets_its_answer(router: RunningRouter) -> None:

@@ -7,12 +7,15 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from cluster_views import decode, prefill
 from pdcore.cluster import ClusterView
-from pdcore.errors import NoCapacity, PdspanError, TransferStalled
+from pdcore.errors import DeadlineExceeded, NoCapacity, PdspanError, TransferStalled
 from pdcore.generation import FinishReason
 from pdcore.settings import ClusterSettings, RouterSettings
+from router import endpoint as endpoint_module
+from router.endpoint import COMPLETIONS, GenerationEndpoint, Service
 from router.relay import Job
 from router.request_body import BodyReader
 from router_app import Speaker, client_of, fake_service
@@ -389,6 +392,48 @@ async def test_a_request_whose_body_is_still_coming_is_cut_too() -> None:
         service.cut.set()
         response = await running
     assert (response.status_code, error_of(response)["code"]) == (503, "node_draining")
+
+
+class Stubborn:
+    """An ASGI client that takes the head and the first event of a stream, and nothing more."""
+
+    def __init__(self, body: bytes) -> None:
+        self._requests = [{"type": "http.request", "body": body, "more_body": False}]
+        self._num_taken = 0
+
+    async def receive(self) -> Message:
+        if not self._requests:
+            await asyncio.Event().wait()
+        return self._requests.pop()
+
+    async def send(self, message: Message) -> None:
+        self._num_taken += 1
+        if self._num_taken > 2:
+            await asyncio.Event().wait()
+
+    async def ask(self, service: Service) -> None:
+        scope = {"type": "http", "state": {"request_id": "r1"}, "headers": []}
+        await GenerationEndpoint(COMPLETIONS, service)(scope, self.receive, self.send)
+
+
+async def hello_and_no_more(job: Job, speaker: Speaker) -> None:
+    await speaker.say("hello")
+    raise DeadlineExceeded("late")
+
+
+async def hello_and_the_end(job: Job, speaker: Speaker) -> None:
+    await speaker.say("hello", end=FinishReason.STOP)
+
+
+@pytest.mark.parametrize("script", [hello_and_no_more, hello_and_the_end])
+async def test_a_client_that_does_not_read_keeps_no_place(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint_module, "FAREWELL_S", 0.01)
+    service = fake_service(script)
+    async with asyncio.timeout(5):
+        await Stubborn(b'{"prompt": "hi", "stream": true, "timeout": 0.02}').ask(service)
+    assert service.drain.num_running == 0
 
 
 async def test_half_bodies_take_no_place() -> None:
