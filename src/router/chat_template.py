@@ -18,6 +18,12 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from pdcore.errors import ConfigError, InvalidRequest
+from router.bodies import shown
+from router.model_info import read_text
+
+# A template is a program: what it does with a conversation that it was not made for may fail in
+# any of these ways (a range beyond the sandbox's limit is an OverflowError).
+_REFUSALS = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class ChatTemplate:
                 add_generation_prompt=True,
                 **self._special_tokens,
             )
-        except TemplateError as error:
+        except _REFUSALS as error:
             raise InvalidRequest(
                 f"messages: the model's chat template refuses them: {error}", param="messages"
             ) from None
@@ -61,6 +67,8 @@ def load_chat_template(model_dir: Path, config: Mapping[str, Any]) -> ChatTempla
         raise ConfigError(
             f"{model_dir}: the chat template is not valid: line {error.lineno}: {error.message}"
         ) from None
+    except (TemplateError, RecursionError, SyntaxError, ValueError) as error:
+        raise ConfigError(f"{model_dir}: the chat template is not valid: {error}") from None
     return ChatTemplate(template, _special_tokens(config))
 
 
@@ -68,11 +76,21 @@ def _source(model_dir: Path, config: Mapping[str, Any]) -> str | None:
     """A file of its own comes first; of several named templates, ``default``."""
     file = model_dir / "chat_template.jinja"
     if file.exists():
-        return file.read_text(encoding="utf-8")
+        return read_text(file)
     value = config.get("chat_template")
     if isinstance(value, list):
-        named = {entry["name"]: entry["template"] for entry in value}
+        entries = [entry for entry in value if isinstance(entry, Mapping)]
+        named = {str(entry.get("name")): entry.get("template") for entry in entries}
+        if len(entries) < len(value) or not all(isinstance(text, str) for text in named.values()):
+            raise ConfigError(
+                f"{model_dir}/tokenizer_config.json: chat_template is {shown(value)}; expected"
+                " a string or a list of objects with name and template"
+            )
         value = named.get("default")
+    if not isinstance(value, str | None):
+        raise ConfigError(
+            f"{model_dir}/tokenizer_config.json: chat_template is {shown(value)}; expected a string"
+        )
     return value
 
 

@@ -64,6 +64,9 @@ def test_a_model_without_a_template() -> None:
         "{{ messages.append(1) }}",
         "{{ ''.__class__.__mro__ }}",
         "{{ messages[0].content.nothing.more }}",
+        "{{ range(10 ** 6) }}",
+        "{{ messages[0].content + 1 }}",
+        "{{ 1 // 0 }}",
     ],
 )
 def test_what_the_template_or_the_sandbox_refuses_is_the_clients_error(source: str) -> None:
@@ -75,3 +78,33 @@ def test_what_the_template_or_the_sandbox_refuses_is_the_clients_error(source: s
 def test_a_broken_template_is_refused_at_start() -> None:
     with pytest.raises(ConfigError, match="line 2"):
         render("fine\n{% if %}")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        5,
+        {"default": "x"},
+        [1],
+        [{"name": "default"}],
+        [{"name": "default", "template": 5}],
+        [["x"]],
+    ],
+)
+def test_a_template_of_another_type_is_refused_at_start(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"tokenizer_config\.json: chat_template is .*; expected"):
+        render(value)
+
+
+@pytest.mark.parametrize(
+    "source", ["{{" + "(" * 3000, "{{ 1 | nothing }}", "{% extends %}", "\ud800"]
+)
+def test_what_jinja_cannot_compile_is_refused_at_start(source: str) -> None:
+    with pytest.raises(ConfigError, match="the chat template is not valid"):
+        render(source)
+
+
+def test_a_template_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"chat_template\.jinja: not valid UTF-8"):
+        load_chat_template(tmp_path, {})

@@ -58,3 +58,31 @@ def test_no_directory(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ConfigError, match="not valid JSON"):
         load_model_info(tmp_path, ModelSettings())
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[" * 100_000, "not valid JSON: maximum recursion"),
+        (b'{"vocab_size": ' + b"1" * 5000 + b"}", "not valid JSON: Exceeds the limit"),
+        (b"\xff", "not valid UTF-8"),
+        (b"", "not valid JSON"),
+        (b"null", "expected a JSON object"),
+        (b'{"vocab_size": 100, "eos_token_id": [true]}', r"eos_token_id is \[True\]"),
+    ],
+)
+def test_a_broken_file_is_named_in_one_line(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_model_info(tmp_path, ModelSettings())
+    assert str(tmp_path) in caught.value.message and "\n" not in caught.value.message
+
+
+def test_a_directory_in_a_files_place(tmp_path: Path) -> None:
+    (tmp_path / "config.json").mkdir()
+    with pytest.raises(ConfigError, match=r"config\.json: cannot be read: Is a directory"):
+        load_model_info(tmp_path, ModelSettings())

@@ -92,3 +92,24 @@ def test_load(tmp_path: Path) -> None:
         ModelText.load(tmp_path)
     byte_level_tokenizer().save(str(tmp_path / "tokenizer.json"))
     assert ModelText.load(tmp_path).detokenizer().push(30) != ""
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"model": {"type": "None"}}'])
+def test_a_tokenizer_file_that_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"tokenizer\.json: not a tokenizer: "):
+        ModelText.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"\xff", b"[" * 100_000, b'{"chat_template": 5}'])
+def test_a_tokenizer_config_that_is_none(tmp_path: Path, content: bytes) -> None:
+    byte_level_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"tokenizer_config\.json: "):
+        ModelText.load(tmp_path)
+
+
+def test_a_tokenizer_that_is_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").mkdir()
+    with pytest.raises(ConfigError, match="not a tokenizer"):
+        ModelText.load(tmp_path)
