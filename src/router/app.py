@@ -27,6 +27,7 @@ from pdcore.errors import ConfigError
 from pdcore.rpc import split_address
 from pdcore.settings import ClusterSettings, NodeSettings, TlsSettings
 from router.endpoint import CHAT, COMPLETIONS, GenerationEndpoint, Service
+from router.http_connection import ClientConnection
 from router.http_errors import install_error_handlers
 from router.info import InfoEndpoints
 from router.membership import Membership
@@ -138,6 +139,7 @@ class _Server(uvicorn.Server):
 def uvicorn_config(app: ASGIApp, tls: TlsSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=ClientConnection,
         lifespan="off",
         ws="none",
         log_config=None,

@@ -49,6 +49,10 @@ class RunningRouter:
     stop: asyncio.Event
     pair: Pair
 
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
 
 @asynccontextmanager
 async def running_router(

@@ -12,11 +12,12 @@ import httpx
 import openai
 import pytest
 
-from fake_nodes import Generating, Pair, eventually, forever, token_of, until
+from fake_nodes import Generating, Pair, eventually, forever, token_of, two_tokens, until
 from pdcore.errors import ConfigError, NoCapacity, TransferStalled
 from pdcore.generation import FinishReason
 from pdcore.settings import NodeSettings, QueueSettings
 from router import app as app_module
+from router import http_connection
 from router.app import serve
 from router_process import RunningRouter, is_healthy, running_router, settings_for
 
@@ -143,7 +144,7 @@ def silent_client(router: RunningRouter, **fields: object) -> Iterator[None]:
     body = json.dumps({"prompt": "hi", "stream": True} | fields).encode()
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.connect(("127.0.0.1", int(router.url.rpartition(":")[2])))
+        client.connect(("127.0.0.1", router.port))
         client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: router\r\n")
         client.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         yield
@@ -188,6 +189,37 @@ async def test_a_client_that_does_not_read_is_disconnected(
         with silent_client(router):
             await until(lambda: pair.decode.calls)
             await pair.let_go()
+
+
+@pytest.mark.parametrize("head", [b"", b"GET /health HTTP/1.1\r\nHost: "])
+async def test_a_connection_whose_head_does_not_come_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.2)
+    async with Pair() as pair, running_router(pair, tmp_path) as router:
+        reader, writer = await asyncio.open_connection("127.0.0.1", router.port)
+        for byte in head:
+            writer.write(bytes([byte]))
+            await writer.drain()
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_head_in_time_is_followed_by_as_long_an_answer_as_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.2)
+
+    async def slow(generating: Generating) -> None:
+        await asyncio.sleep(0.4)
+        await two_tokens(generating)
+
+    async with Pair() as pair, running_router(pair, tmp_path) as router:
+        pair.decode.script = slow
+        async with httpx.AsyncClient() as client:
+            for _ in range(2):  # on one connection
+                response = await client.post(f"{router.url}/v1/completions", json={"prompt": "hi"})
+                assert response.status_code == 200
 
 
 async def test_a_large_body_gets_its_answer(router: RunningRouter) -> None:

@@ -96,9 +96,7 @@ def test_a_template_of_another_type_is_refused_at_start(value: object) -> None:
         render(value)
 
 
-@pytest.mark.parametrize(
-    "source", ["{{" + "(" * 3000, "{{ 1 | nothing }}", "{% extends %}", "\ud800"]
-)
+@pytest.mark.parametrize("source", ["{{" + "(" * 3000, "{{ 1 | nothing }}", "{% extends %}"])
 def test_what_jinja_cannot_compile_is_refused_at_start(source: str) -> None:
     with pytest.raises(ConfigError, match="the chat template is not valid"):
         render(source)
