@@ -1,11 +1,13 @@
 """Logits become tokens, row by row, with different parameters in one batch.
 
-A row's token is a pure function of its logits and its ``SampleRow``: no generator state, so it is
-the same alone, in any batch, and on another node. Order of work: banned tokens, temperature,
-``min_p``, ``top_k``, ``top_p``, then the inverse of the cumulative sum, in vocabulary order.
-Probabilities are held as integers (2^44 times the ratio to the largest, rounded): their sums are
-exact, so no batch shape, thread count or device can change one, and a token without weight cannot
-be drawn. A row of logits that are no numbers gets an error, never a token; it harms no other row.
+A row's token is a pure function of its logits and its ``SampleRow``: no generator state. Order of
+work: banned tokens, temperature, ``min_p``, ``top_k``, ``top_p``, then an exponential race: token v
+arrives at e_v / weight_v, with e_v exponential noise of (seed, choice, position, v) alone, and the
+first one wins, with probability weight_v / sum. Logits of another batch shape differ in their last
+bits; that shifts arrivals as little, so the winner stays (the inverse of a cumulative sum would
+amplify it). Weights are integers (2^44 times the ratio to the largest, rounded): their sums are
+exact, and a token without weight cannot win. A row of logits that are no numbers gets an error,
+never a token; it harms no other row.
 """
 
 import math
@@ -22,9 +24,18 @@ from pdcore.generation import SamplingParams
 PEAK_WEIGHT = 2**44  # of a row's most likely token; 2^18 tokens of it still sum within int64
 MAX_VOCAB = 2**18
 
-NOISE_BITS = 53
-_WORD = 2**64 - 1
-_GOLDEN = 0x9E3779B97F4A7C15
+NOISE_BITS = 52  # so that n + 1/2 is exact in a double, and never rounds up to 2^52
+
+
+def _signed(word: int) -> int:
+    """An unsigned 64-bit word as torch's int64 has it."""
+    word %= 2**64
+    return word - 2**64 if word >= 2**63 else word
+
+
+_GOLDEN = _signed(0x9E3779B97F4A7C15)
+_FIRST_FACTOR = _signed(0xBF58476D1CE4E5B9)
+_SECOND_FACTOR = _signed(0x94D049BB133111EB)
 
 # Most top_p rows keep few tokens: try to find them among so many before all are sorted.
 _NUCLEUS_GUESSES = (256, 4096)
@@ -64,23 +75,29 @@ def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[int | InternalErro
     return tokens
 
 
-def noise(seed: int, choice: int, position: int) -> int:
-    """A uniform integer of 53 bits; u = noise / 2^53 lies in [0, 1).
+def noise(seed: int, choice: int, position: int, num_tokens: int) -> Tensor:
+    """Uniform integers of 52 bits, int64 [num_tokens], one for each token of the vocabulary.
 
-    A counter hash: each word is absorbed by one round of splitmix64 (Steele, Lea, Flood 2014;
-    constants of Vigna's public-domain code); one round is a permutation of 64-bit words.
+    A counter hash: each of the three words is absorbed by one round of splitmix64 (Steele, Lea,
+    Flood 2014; constants of Vigna's public-domain code), then the generator runs from that state,
+    a step a token. One round is a permutation of 64-bit words; int64 products wrap.
     """
-    state = 0
+    state = torch.zeros(1, dtype=torch.int64)
     for word in (seed, choice, position):
-        state = _splitmix64((state ^ word) & _WORD)
-    return state >> (64 - NOISE_BITS)
+        state = _mixed((state ^ _signed(word)).add_(_GOLDEN))
+    steps = torch.arange(1, num_tokens + 1).mul_(_GOLDEN)
+    return _shifted(_mixed(steps.add_(state)), 64 - NOISE_BITS)
 
 
-def _splitmix64(word: int) -> int:
-    word = (word + _GOLDEN) & _WORD
-    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
-    return word ^ (word >> 31)
+def _mixed(words: Tensor) -> Tensor:
+    words = words.bitwise_xor_(_shifted(words, 30)).mul_(_FIRST_FACTOR)
+    words = words.bitwise_xor_(_shifted(words, 27)).mul_(_SECOND_FACTOR)
+    return words.bitwise_xor_(_shifted(words, 31))
+
+
+def _shifted(words: Tensor, num_bits: int) -> Tensor:
+    """A right shift of unsigned words."""
+    return (words >> num_bits).bitwise_and_((1 << (64 - num_bits)) - 1)
 
 
 def _without_banned(logits: Tensor, rows: Sequence[SampleRow]) -> Tensor:
@@ -108,16 +125,15 @@ def _draw(logits: Tensor, peaks: Tensor, rows: Sequence[SampleRow]) -> list[int]
     weights = _weights(logits, peaks, rows)
     _keep_top_k(weights, logits, rows)
     _keep_top_p(weights, rows)
-    cumulative = weights.cumsum(dim=-1)
-    # Integers of any size: weight / total is each token's probability to within 2^-53.
-    targets = [
-        (noise(row.params.seed, row.choice, row.position) * total) >> NOISE_BITS
-        for row, total in zip(rows, cumulative[:, -1].tolist(), strict=True)
-    ]
-    # The first index whose sum exceeds the target: it always has a weight.
-    found = torch.searchsorted(cumulative, _as_column(targets, weights.device), right=True)
-    tokens: list[int] = found.squeeze(1).tolist()
-    return tokens
+    return [_winner(weight, row) for weight, row in zip(weights, rows, strict=True)]
+
+
+def _winner(weights: Tensor, row: SampleRow) -> int:
+    """The first arrival of the race; ``weights`` [vocab] of one row, at least one above zero."""
+    drawn = noise(row.params.seed, row.choice, row.position, len(weights))
+    # (n + 1/2) / 2^52 lies in (0, 1), so a time is above zero, and infinite without weight.
+    times = drawn.double().add_(0.5).mul_(2.0**-NOISE_BITS).log_().neg_().to(weights.device)
+    return int(times.div_(weights).argmin())
 
 
 def _weights(logits: Tensor, peaks: Tensor, rows: Sequence[SampleRow]) -> Tensor:
