@@ -12,7 +12,7 @@ help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 up: .venv/.serve  ## Serve the default model: router, prefill and decode on this machine
-	@$(BIN)/pdspan up $(ARGS)
+	@$(BIN)/pdspan up $(ARGS) || [ $$? -eq 130 ]  # Ctrl-C is how to stop it
 
 test: .venv/.dev  ## Run the tests
 	@$(BIN)/pdspan models fetch

@@ -23,6 +23,7 @@ class Group:
         self.request = request
         self.cached_tokens = 0
         self.num_generated = 0
+        self.prefill_s: float | None = None  # when a prompt that is prefilled here joined
         self.first_token_s: float | None = None
         self.first_step_s: float | None = None
         self._finished: set[int] = set()

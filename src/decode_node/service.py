@@ -90,6 +90,7 @@ class DecodeService:
             self._engine.pool, self._engine.prefix, self._engine.layout, group.request
         )
         group.cached_tokens = num_cached
+        group.prefill_s = monotonic()
         self._loop.join_prompt(group, pages, num_cached)
         self._metrics.cached_tokens.inc(num_cached)
         self._metrics.prompt_tokens.inc(num_prompt - num_cached)
@@ -122,6 +123,8 @@ class DecodeService:
         )
         if group.first_token_s is not None:
             timeline.add("first_token", timeline.arrived_s, group.first_token_s)
+            if group.prefill_s is not None:
+                timeline.add("prefill", group.prefill_s, group.first_token_s)
             self._metrics.first_token_s.observe(group.first_token_s - timeline.arrived_s)
             if group.first_step_s is not None:
                 timeline.add("first_step", group.first_token_s, group.first_step_s)

@@ -35,7 +35,7 @@ class Accounting:
         return SendState.TRANSPORT if busy else self._idle
 
     def start(self, now: float) -> None:
-        """The first page is ready. Later calls change nothing."""
+        """The first page may leave. Later calls change nothing."""
         if self._since_s is None:
             self._since_s = now
 

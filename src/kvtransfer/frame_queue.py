@@ -75,9 +75,13 @@ class FrameQueue:
         return self.state in (SenderState.COMMITTED, SenderState.CLOSED)
 
     def pages_ready(self, num_pages: int, now: float) -> None:
-        """Pages [0, num_pages) are final. Repeats and smaller numbers change nothing."""
+        """Pages [0, num_pages) are final. Repeats and smaller numbers change nothing.
+
+        The transfer's time runs from when its mode lets the first page leave.
+        """
         if not self.is_over and self._cutter.ready(num_pages):
-            self.accounting.start(now)
+            if self._next_run() is not None:
+                self.accounting.start(now)
             self._settle(now)
 
     def hand_off(self, first_token_ids: tuple[int, ...], cached_tokens: int, now: float) -> None:

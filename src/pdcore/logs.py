@@ -38,5 +38,5 @@ def configure_logging(cluster: str, node: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(cluster, node))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for noisy in ("httpx", "uvicorn.access", "asyncio"):
+    for noisy in ("httpx", "uvicorn", "asyncio", "grpc"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

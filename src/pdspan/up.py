@@ -32,7 +32,8 @@ ShowReady = Callable[[Sequence[Child]], None]
 
 
 def run_up(options: UpOptions, *, json_output: bool = False) -> int:
-    """Serve until SIGINT (exit status 130) or SIGTERM (0), or until a node ends by itself (1).
+    """Serve until SIGINT (exit status 130) or SIGTERM (0), or until a node ends by itself (1; 2 when
+    it says that its configuration is wrong).
 
     Raises ConfigError before anything starts.
     """
@@ -71,7 +72,9 @@ async def _serve(
         await stop_children(children, ends, settings.queue.drain_s + STOP_GRACE_S, hurry)
     for child, status in dead:
         print(_obituary(child, status), file=sys.stderr)
-    return 1 if dead else stop.result()
+    if not dead:
+        return stop.result()
+    return 2 if any(status == 2 for _, status in dead) else 1  # 2: its configuration is wrong
 
 
 async def _start(node: NodeSettings, run_dir: Path) -> Child:

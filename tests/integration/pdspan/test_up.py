@@ -98,7 +98,7 @@ def test_nothing_is_left_when_it_is_killed() -> None:
 def test_a_node_that_cannot_start_says_why() -> None:
     with pdspan_up("--set", "engine.attention=none") as process:
         _, errors = process.communicate(timeout=END_S)
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert "ended with status 2; its last lines:" in errors
     assert "pdspan: error: engine.attention is 'none'; one of auto, torch" in errors
 

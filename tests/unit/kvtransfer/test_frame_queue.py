@@ -190,6 +190,15 @@ def test_waiting_for_the_producer_is_no_round_trip() -> None:
     assert queue.round_trips == 1
 
 
+def test_time_runs_from_when_the_mode_lets_the_first_page_leave() -> None:
+    """What prefill took before is no part of a transfer that starts after it."""
+    for mode, duration_s in (("coalesced", 2.0), ("pipelined", 5.0)):
+        queue = make(mode)
+        queue.pages_ready(4, 1.0)
+        queue.pages_ready(12, 4.0)
+        assert sum(queue.accounting.seconds(6.0).values()) == duration_s, mode
+
+
 def test_what_a_broken_stripe_held_goes_first() -> None:
     queue = make("windowed")
     queue.pages_ready(12, 1.0)
