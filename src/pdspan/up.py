@@ -32,8 +32,8 @@ ShowReady = Callable[[Sequence[Child]], None]
 
 
 def run_up(options: UpOptions, *, json_output: bool = False) -> int:
-    """Serve until SIGINT (exit status 130) or SIGTERM (0), or until a node ends by itself (1; 2 when
-    it says that its configuration is wrong).
+    """Serve until SIGINT (exit status 130) or SIGTERM (0), or until a node ends by itself: 1, or 2
+    when it says that its configuration is wrong.
 
     Raises ConfigError before anything starts.
     """
