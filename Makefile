@@ -15,6 +15,7 @@ up: .venv/.serve  ## Serve the default model: router, prefill and decode on this
 	@$(BIN)/pdspan up $(ARGS) || [ $$? -eq 130 ]  # Ctrl-C is how to stop it
 
 test: .venv/.dev  ## Run the tests
+	@scripts/test_tools.sh
 	@$(BIN)/pdspan models fetch
 	@$(BIN)/python -m pytest $(ARGS)
 
