@@ -45,7 +45,8 @@ async def test_a_colocated_request_from_prompt_to_usage(num_choices: int) -> Non
         assert answer.usage is not None
         assert answer.usage.prompt_tokens == 6
         assert answer.usage.completion_tokens == 5 * num_choices
-        assert (answer.node, answer.spans) == ("decode", ("first_token", "first_step", "generate"))
+        assert answer.node == "decode"
+        assert answer.spans == ("first_token", "prefill", "first_step", "generate")
         await node.is_empty()
 
 
