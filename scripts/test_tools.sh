@@ -4,7 +4,7 @@
 set -euo pipefail
 
 missing=()
-for pair in ip:iproute2 openssl:openssl curl:curl git:git; do
+for pair in cc:gcc ip:iproute2 openssl:openssl curl:curl git:git; do
   command -v "${pair%%:*}" >/dev/null || [ -x "/usr/sbin/${pair%%:*}" ] || missing+=("${pair##*:}")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0

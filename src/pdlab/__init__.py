@@ -1,0 +1,1 @@
+"""The laboratory: experiments on emulated links, from scenario to record to report."""
