@@ -7,11 +7,12 @@ they mean is up to ``pdspan.main``; ``arguments.command`` says which command was
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
 from pdcore.cluster import NodeRole
 from pdcore.settings import ModelSettings
 from pdcore.version import __version__
+from pdspan import lab_arguments
+from pdspan.subcommand import Commands, add_command
 
 DEFAULT_MODEL = ModelSettings().path
 
@@ -30,24 +31,12 @@ def build_parser() -> argparse.ArgumentParser:
         _add_node(commands, role)
     _add_models(commands)
     _add_config(commands)
+    lab_arguments.add_to(commands)
     return parser
 
 
-_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
-def _add(commands: _Commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name,
-        help=summary,
-        description=summary,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
-def _add_up(commands: _Commands) -> None:
-    parser = _add(
+def _add_up(commands: Commands) -> None:
+    parser = add_command(
         commands,
         "up",
         "Serve on this machine: a router, prefill and decode nodes as processes on loopback.",
@@ -89,8 +78,8 @@ def _add_up(commands: _Commands) -> None:
     parser.set_defaults(command="up")
 
 
-def _add_node(commands: _Commands, role: NodeRole) -> None:
-    parser = _add(
+def _add_node(commands: Commands, role: NodeRole) -> None:
+    parser = add_command(
         commands,
         role.value,
         f"Run one {role.value} node of a cluster file, until SIGTERM.",
@@ -108,14 +97,16 @@ def _add_node(commands: _Commands, role: NodeRole) -> None:
     parser.set_defaults(command="node", role=role)
 
 
-def _add_models(commands: _Commands) -> None:
-    parser = _add(
+def _add_models(commands: Commands) -> None:
+    parser = add_command(
         commands, "models", "List or fetch the models known by name.", "pdspan models fetch"
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    listing = _add(actions, "list", "List models, and where each one is.", "pdspan models list")
+    listing = add_command(
+        actions, "list", "List models, and where each one is.", "pdspan models list"
+    )
     listing.set_defaults(command="models list")
-    fetch = _add(
+    fetch = add_command(
         actions,
         "fetch",
         "Download and convert a model, unless that is done; print its directory.",
@@ -130,8 +121,8 @@ def _add_models(commands: _Commands) -> None:
     fetch.set_defaults(command="models fetch")
 
 
-def _add_config(commands: _Commands) -> None:
-    parser = _add(
+def _add_config(commands: Commands) -> None:
+    parser = add_command(
         commands,
         "config",
         "Print the settings of a cluster file with every default filled in, as TOML.",

@@ -80,10 +80,17 @@ def _config(arguments: Namespace) -> int:
     return 0
 
 
+def _lab(arguments: Namespace) -> int:
+    from pdspan import lab_arguments
+
+    return lab_arguments.run(arguments)
+
+
 COMMANDS: Mapping[str, Callable[[Namespace], int]] = {
     "up": _up,
     "node": _node,
     "models list": _models_list,
     "models fetch": _models_fetch,
     "config": _config,
+    "lab": _lab,
 }
