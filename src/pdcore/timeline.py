@@ -1,7 +1,8 @@
 """One node's part of a request's timeline: named spans since the request arrived here.
 
-Only durations and offsets of this node's own monotonic clock leave it; two hosts' clocks are never
-compared. The router joins the parts.
+Spans are durations and offsets of this node's own monotonic clock; two hosts' clocks are never
+compared. ``clock_s`` says when the request arrived, for the laboratory, whose nodes all run on one
+machine. The router joins the parts.
 """
 
 from collections.abc import Iterator
@@ -34,4 +35,6 @@ class TimelineRecorder:
         self._spans.append(Span(name=name, start_s=start, duration_s=end_s - start_s))
 
     def to_proto(self) -> NodeTimeline:
-        return NodeTimeline(node=self._node, spans=self._spans, transfer=self.transfer)
+        return NodeTimeline(
+            node=self._node, spans=self._spans, transfer=self.transfer, clock_s=self.arrived_s
+        )

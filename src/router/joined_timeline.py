@@ -33,6 +33,7 @@ def joined_timeline(router: NodeTimeline, outcome: Outcome) -> dict[str, Any]:
 def _part(timeline: NodeTimeline) -> dict[str, Any]:
     return {
         "node": timeline.node,
+        "clock_s": timeline.clock_s,
         "spans": [
             {"name": span.name, "start_s": span.start_s, "duration_s": span.duration_s}
             for span in timeline.spans

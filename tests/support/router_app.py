@@ -70,7 +70,7 @@ class FakeRelay:
             Placement(prefill, decode),
             TransferId("t1"),
             usage,
-            GenerateEvent.Finished(timeline=NodeTimeline(node="d0")),
+            GenerateEvent.Finished(timeline=NodeTimeline(node="d0", clock_s=4.5)),
             RunResult(timeline=NodeTimeline(node="p0", spans=spans, transfer=report)),
         )
 

@@ -93,11 +93,13 @@ class TransferReport(_message.Message):
     def __init__(self, mode: _Optional[str] = ..., page_bytes: _Optional[int] = ..., wire_bytes: _Optional[int] = ..., frames: _Optional[int] = ..., round_trips: _Optional[int] = ..., stripes: _Optional[int] = ..., attempts: _Optional[int] = ..., duration_s: _Optional[float] = ..., producer_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., window_s: _Optional[float] = ..., transport_s: _Optional[float] = ..., max_in_flight_bytes: _Optional[int] = ...) -> None: ...
 
 class NodeTimeline(_message.Message):
-    __slots__ = ("node", "spans", "transfer")
+    __slots__ = ("node", "spans", "transfer", "clock_s")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_S_FIELD_NUMBER: _ClassVar[int]
     node: str
     spans: _containers.RepeatedCompositeFieldContainer[Span]
     transfer: TransferReport
-    def __init__(self, node: _Optional[str] = ..., spans: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., transfer: _Optional[_Union[TransferReport, _Mapping]] = ...) -> None: ...
+    clock_s: float
+    def __init__(self, node: _Optional[str] = ..., spans: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., transfer: _Optional[_Union[TransferReport, _Mapping]] = ..., clock_s: _Optional[float] = ...) -> None: ...

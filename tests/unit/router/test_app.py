@@ -104,7 +104,7 @@ async def test_the_timeline_is_there_when_asked_for(stream: bool) -> None:
     assert timeline["transfer"]["shares"]["producer_s"] == 0.5
     names = [span["name"] for span in timeline["router"]["spans"]]
     assert names == ["prepare", "first_token", "generate"]
-    assert timeline["decode"] == {"node": "d0", "spans": []}
+    assert timeline["decode"] == {"node": "d0", "clock_s": 4.5, "spans": []}
 
 
 async def test_a_stop_string_never_shows() -> None:
