@@ -1,8 +1,8 @@
 """A nested table (parsed TOML) becomes a frozen dataclass, strictly.
 
-Only what our settings use is understood: str, int, float, bool, ``X | None``, an enum of strings,
-a nested dataclass, ``tuple[dataclass, ...]``, and ``Annotated`` with ``Within`` or ``OneOf``.
-Everything else in a field's type is our own defect.
+Only what our settings and records use is understood: str, int, float, bool, ``X | None``, an enum
+of strings, a nested dataclass, ``tuple[X, ...]``, ``Mapping`` (a table taken as it is), and
+``Annotated`` with ``Within`` or ``OneOf``. Everything else in a field's type is our own defect.
 """
 
 import difflib
@@ -96,8 +96,11 @@ def _read(hint: Any, value: Any, where: str) -> Any:
 def _read_scalar(hint: type, value: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if get_origin(hint) is Mapping and isinstance(value, Mapping):
+        return value
     if type(value) is not hint:
-        raise ConfigError(f"{where}: expected {_NAMES[hint]}, found {_kind(value)} ({value!r})")
+        wanted = _NAMES.get(hint, "a table")
+        raise ConfigError(f"{where}: expected {wanted}, found {_kind(value)} ({value!r})")
     return value
 
 
