@@ -1,13 +1,11 @@
-"""Where a sender's time went, and the first-principles model of how long a transfer takes.
+"""Where a sender's time went: seconds in four exclusive states.
 
 At any moment a transfer is in exactly one state, so the four shares add up to its duration. With
 several stripes the transfer is in the busiest state of any of them (preparing, then waiting for the
 transport); only when no stripe is busy does it wait for acknowledgements or for the producer.
-No clock reads: every change comes with ``now``. A verdict is not drawn here.
+No clock reads: every change comes with ``now``. What the shares mean is ``kvtransfer.verdict``'s.
 """
 
-import math
-from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -63,38 +61,3 @@ class Accounting:
             return
         self._seconds[self.state] += now - self._since_s
         self._since_s = now
-
-
-@dataclass(frozen=True, slots=True)
-class Path:
-    """R, B and o of the model: round trip, link rate, software cost per frame."""
-
-    rtt_s: float
-    link_bytes_per_s: float
-    frame_cost_s: float = 0.0
-
-    def frame_round_trip_s(self, frame_bytes: int) -> float:
-        """R + S/B + o: from a frame's start to its acknowledgement."""
-        return self.rtt_s + frame_bytes / self.link_bytes_per_s + self.frame_cost_s
-
-
-def sequential_bytes_per_s(path: Path, frame_bytes: int) -> float:
-    """S / (R + S/B + o): one frame at a time, each after the acknowledgement of the last."""
-    return frame_bytes / path.frame_round_trip_s(frame_bytes)
-
-
-def windowed_bytes_per_s(path: Path, frame_bytes: int, frames_in_flight: int) -> float:
-    """min(B, S/o, W * S / (R + S/B + o))."""
-    software = frame_bytes / path.frame_cost_s if path.frame_cost_s else math.inf
-    window = frames_in_flight * sequential_bytes_per_s(path, frame_bytes)
-    return min(path.link_bytes_per_s, software, window)
-
-
-def frames_that_fill_the_link(path: Path, frame_bytes: int) -> int:
-    """W* = ceil(1 + R * B / S). In practice 1.3 to 2 times R * B is needed."""
-    return math.ceil(1 + path.rtt_s * path.link_bytes_per_s / frame_bytes)
-
-
-def streamed_s(path: Path, payload_bytes: int) -> float:
-    """R + M/B: all bytes after each other, then the last acknowledgement."""
-    return path.rtt_s + payload_bytes / path.link_bytes_per_s

@@ -1,18 +1,10 @@
-"""Shares are exclusive and add up; the model's formulas, by hand-computed figures."""
+"""Shares are exclusive and add up."""
 
 import random
 
 import pytest
 
-from kvtransfer.accounting import (
-    Accounting,
-    Path,
-    SendState,
-    frames_that_fill_the_link,
-    sequential_bytes_per_s,
-    streamed_s,
-    windowed_bytes_per_s,
-)
+from kvtransfer.accounting import Accounting, SendState
 
 PRODUCER, PREPARE, WINDOW, TRANSPORT = SendState
 
@@ -56,35 +48,3 @@ def test_shares_add_up_to_the_duration() -> None:
             case _:
                 accounting.waits_for(chance.choice([PRODUCER, WINDOW]), now)
     assert sum(accounting.seconds(now).values()) == pytest.approx(now - 10.0)
-
-
-# 1 Gbit/s and 50 ms, frames of 2 MiB: S/B = 16.8 ms.
-WAN = Path(rtt_s=0.05, link_bytes_per_s=125e6)
-FRAME = 2 * 2**20
-
-
-def test_sequential() -> None:
-    assert sequential_bytes_per_s(WAN, FRAME) == pytest.approx(31.4e6, rel=0.01)
-    assert sequential_bytes_per_s(WAN, 65536) == pytest.approx(1.297e6, rel=0.01)
-    costly = Path(0.05, 125e6, frame_cost_s=0.01)
-    assert sequential_bytes_per_s(costly, FRAME) == pytest.approx(27.3e6, rel=0.01)
-
-
-def test_windowed_is_the_least_of_link_software_and_window() -> None:
-    assert windowed_bytes_per_s(WAN, FRAME, 1) == sequential_bytes_per_s(WAN, FRAME)
-    assert windowed_bytes_per_s(WAN, FRAME, 2) == 2 * sequential_bytes_per_s(WAN, FRAME)
-    assert windowed_bytes_per_s(WAN, FRAME, 9) == 125e6
-    slow = Path(0.0, 125e6, frame_cost_s=0.1)
-    assert windowed_bytes_per_s(slow, FRAME, 9) == FRAME / 0.1
-
-
-def test_window_that_fills_the_link() -> None:
-    assert frames_that_fill_the_link(WAN, FRAME) == 4
-    needed = frames_that_fill_the_link(WAN, FRAME)
-    assert windowed_bytes_per_s(WAN, FRAME, needed) == 125e6
-    assert windowed_bytes_per_s(WAN, FRAME, needed - 1) < 125e6
-    assert frames_that_fill_the_link(Path(0.0, 125e6), FRAME) == 1
-
-
-def test_streamed() -> None:
-    assert streamed_s(WAN, 125_000_000) == pytest.approx(1.05)
