@@ -41,6 +41,22 @@ class OneOf:
         return None if value in self.choices else f"one of {', '.join(self.choices)}"
 
 
+@dataclass(frozen=True, slots=True)
+class OneKindOf:
+    """A table whose ``kind`` names the dataclass that its other keys build."""
+
+    kinds: Mapping[str, type]
+
+    def read(self, table: Any, where: str) -> Any:
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{where}: expected a table, found {_kind(table)}")
+        kind = table.get("kind")
+        if kind not in self.kinds:
+            raise ConfigError(f"{where}: kind is {kind!r}; one of {', '.join(self.kinds)}")
+        rest = {key: value for key, value in table.items() if key != "kind"}
+        return read_table(self.kinds[kind], rest, where)
+
+
 def read_table(cls: type[T], table: Any, where: str) -> T:
     """Build ``cls`` from ``table``; ``where`` is the path shown in errors."""
     if not isinstance(table, Mapping):
@@ -71,6 +87,8 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def _read(hint: Any, value: Any, where: str) -> Any:
     if get_origin(hint) is Annotated:
         inner, rule = get_args(hint)
+        if isinstance(rule, OneKindOf):
+            return rule.read(value, where)
         read = _read(inner, value, where)
         problem = rule.problem(read)
         if problem is not None:
