@@ -86,14 +86,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(hint: Any, value: Any, where: str) -> Any:
     if get_origin(hint) is Annotated:
-        inner, rule = get_args(hint)
-        if isinstance(rule, OneKindOf):
-            return rule.read(value, where)
-        read = _read(inner, value, where)
-        problem = rule.problem(read)
-        if problem is not None:
-            raise ConfigError(f"{where} is {value!r}; {problem}")
-        return read
+        return _read_annotated(*get_args(hint), value, where)
     if get_origin(hint) in (Union, types.UnionType):
         (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
         return None if value is None else _read(inner, value, where)
@@ -109,6 +102,16 @@ def _read(hint: Any, value: Any, where: str) -> Any:
             raise ConfigError(f"{where} is {value!r}; one of {', '.join(hint)}")
         return hint(value)
     return _read_scalar(hint, value, where)
+
+
+def _read_annotated(inner: Any, rule: Any, value: Any, where: str) -> Any:
+    if isinstance(rule, OneKindOf):
+        return rule.read(value, where)
+    read = _read(inner, value, where)
+    problem = rule.problem(read)
+    if problem is not None:
+        raise ConfigError(f"{where} is {value!r}; {problem}")
+    return read
 
 
 def _read_scalar(hint: type, value: Any, where: str) -> Any:
