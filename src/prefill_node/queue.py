@@ -15,13 +15,15 @@ from pdcore.kv_layout import KvLayout
 from pdengine.page_pool import PagePool
 from pdengine.prefix_cache import PrefixCache
 from pdengine.sequence import Sequence
+from prefill_node.chunks import Route
 
 
 class Job:
     """One prompt, from the queue to its first tokens. ``Run`` follows it with ``progress()``."""
 
-    def __init__(self, request: GenerationRequest) -> None:
+    def __init__(self, request: GenerationRequest, route: Route | None = None) -> None:
         self.request = request
+        self.route = route  # where its pages go while it is computed; None: they go later
         self.sequence: Sequence | None = None  # once it has pages
         self.cached_tokens = 0
         self.first_tokens: tuple[int, ...] = ()

@@ -1,7 +1,8 @@
 """Chunked prefill: each step computes up to ``step_tokens`` tokens of the prompts that have pages.
 
 Oldest first, several prompts in a step where the budget allows; a long prompt goes through in
-chunks. A finished prompt keeps its pages until its ``Run`` leaves, since they are still being sent.
+chunks, the last ones smaller where its pages leave meanwhile (``prefill_node.chunks``). A finished
+prompt keeps its pages until its ``Run`` leaves, since they are still being sent.
 A page that a step in flight may touch is not free before that step has ended (it is *draining*).
 """
 
@@ -16,6 +17,7 @@ from pdcore.metrics import NodeMetrics
 from pdcore.settings import EngineSettings, QueueSettings
 from pdengine.batch import Slice
 from pdengine.engine import Engine, Sampled
+from prefill_node.chunks import MIN_SHARE, Route, StepTimes, Taper, next_chunk
 from prefill_node.queue import Job, PrefillQueue
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ class PrefillWorker:
         self._running: list[Job] = []
         self._sending: set[Job] = set()  # computed, their pages not yet committed elsewhere
         self._in_step: list[Job] = []
+        self._times = StepTimes(settings.step_tokens)
+        self._last_alone: Job | None = None  # whose chunk was all of the last step
         self._draining: list[int] = []
         self._work = asyncio.Event()
 
@@ -56,9 +60,12 @@ class PrefillWorker:
     def num_sending(self) -> int:
         return len(self._sending)
 
-    def submit(self, request: GenerationRequest) -> Job:
-        """Queue a prompt. Raises PromptTooLong or NoCapacity."""
-        job = Job(request)
+    def submit(self, request: GenerationRequest, route: Route | None = None) -> Job:
+        """Queue a prompt. ``route``: where its pages go while it is computed; None: they go later.
+
+        Raises PromptTooLong or NoCapacity.
+        """
+        job = Job(request, route)
         self._queue.add(job)
         self._work.set()
         return job
@@ -101,7 +108,7 @@ class PrefillWorker:
             self._advance(jobs, slices, tokens)
         finally:
             self._end_step()
-        self._metrics.step_s.observe(monotonic() - start_s)
+        self._observe(jobs, slices, monotonic() - start_s)
 
     def _admit(self) -> None:
         for job in self._queue.admit():
@@ -116,12 +123,37 @@ class PrefillWorker:
         for job in self._running[: self._max_sequences]:
             if budget == 0:
                 break
-            num_tokens = min(job.admitted.num_remaining, budget)
+            sequence = job.admitted
+            start, end = sequence.num_computed, sequence.num_tokens
+            num_tokens = next_chunk(start, end, budget, self._taper(job))
             choices = tuple(range(job.request.num_choices))
             jobs.append(job)
-            slices.append(Slice(job.admitted, num_tokens, choices))
+            slices.append(Slice(sequence, num_tokens, choices))
             budget -= num_tokens
         return jobs, slices
+
+    def _taper(self, job: Job) -> Taper | None:
+        """None while it cannot be said whether it pays, and when others wait for the step's rest:
+        they would make the smaller step as long as a full one."""
+        rate = None if job.route is None else job.route.rate_bytes_per_s
+        time = self._times.estimate()
+        if not rate or time is None or len(self._running) > 1 or len(self._queue):
+            return None
+        layout = self._engine.layout
+        return Taper(
+            send_token_s=layout.page_bytes / layout.page_tokens / rate,
+            time=time,
+            page_tokens=layout.page_tokens,
+            min_tokens=max(layout.page_tokens, self._step_tokens // MIN_SHARE),
+        )
+
+    def _observe(self, jobs: list[Job], slices: list[Slice], seconds: float) -> None:
+        self._metrics.step_s.observe(seconds)
+        alone = jobs[0] if len(jobs) == 1 else None
+        if alone is not None:
+            same_prompt = alone is self._last_alone
+            self._times.on_step(slices[0].num_tokens, seconds, same_prompt=same_prompt)
+        self._last_alone = alone
 
     def _advance(self, jobs: list[Job], slices: list[Slice], tokens: list[Sampled]) -> None:
         for job, step_slice, sampled in zip(jobs, slices, tokens, strict=True):

@@ -2,11 +2,13 @@
 
 The real queue, worker, pool and prefix cache run against an engine that checks the content of every
 page it reads. Jobs come, leave (also while a step is in flight or while their pages are sent) and
-fail at any time; at the end nothing is held.
+fail at any time; at the end nothing is held. A step takes a second for each token, so that the ends
+of prompts whose pages leave meanwhile are cut the same way each time.
 """
 
 import asyncio
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -66,6 +68,14 @@ requests = st.builds(
 which = st.integers(0, 100)
 
 
+@dataclass(frozen=True)
+class Route:
+    rate_bytes_per_s: float | None
+
+
+routes = st.one_of(st.none(), st.builds(Route, st.sampled_from([None, 20.0, 50.0, 500.0])))
+
+
 class PrefillWorkerMachine(RuleBasedStateMachine):
     @initialize(
         num_pages=st.integers(2, 14),
@@ -92,17 +102,20 @@ class PrefillWorkerMachine(RuleBasedStateMachine):
             QueueSettings(max_queued=MAX_QUEUED),
             NodeMetrics(),
         )
+        clock = patch("prefill_node.worker.monotonic", lambda: self.engine.num_computed_tokens)
+        clock.start()
+        self.stop_clock = clock.stop
         self.runs: list[Run] = []
         self.runner = asyncio.Runner()
         self.events = self.runner.get_loop()
         self.running = self.events.create_task(self.worker.run())
         self.settle()
 
-    @rule(request=requests)
-    def job_comes(self, request: GenerationRequest) -> None:
+    @rule(request=requests, route=routes)
+    def job_comes(self, request: GenerationRequest, route: Route | None) -> None:
         wanted = self.engine.layout.num_pages(len(request.prompt_token_ids))
         try:
-            job = self.worker.submit(request)
+            job = self.worker.submit(request, route)
         except PromptTooLong:
             assert wanted > self.engine.pool.num_pages
             return
@@ -197,6 +210,7 @@ class PrefillWorkerMachine(RuleBasedStateMachine):
             return
         with self.runner:
             self.finish()
+        self.stop_clock()
 
     def finish(self) -> None:
         """Whoever is done leaves, in order, until nobody is left."""

@@ -1,8 +1,9 @@
 """The worker, step by step: chunks, batches, and what becomes of pages when a job leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import pytest
 
@@ -96,6 +97,66 @@ async def test_a_long_prompt_goes_in_chunks_and_the_next_ones_fill_the_budget() 
         await node.steps(3)
         assert not node.compute.is_busy
     assert node.shapes() == [[8], [2, 3, 3], [6]]
+
+
+@dataclass(frozen=True)
+class Route:
+    rate_bytes_per_s: float | None
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Node], None]:
+    """For a node whose steps take a second for each token."""
+
+    def install(node: Node) -> None:
+        monkeypatch.setattr(
+            "prefill_node.worker.monotonic", lambda: float(node.engine.num_computed_tokens)
+        )
+
+    return install
+
+
+TOKEN_BYTES = 16  # of the fake engine's KV
+
+
+@pytest.mark.parametrize(
+    ("route", "shapes"),
+    [
+        (None, [[16], [16]]),
+        (Route(None), [[16], [16]]),
+        (
+            Route(2 * TOKEN_BYTES),
+            [[16], [8], [4], [4]],
+        ),  # two tokens' KV a second
+        (Route(1000 * TOKEN_BYTES), [[16], [16]]),
+    ],
+    ids=["pages leave later", "unknown link", "link", "fast link"],
+)
+async def test_the_end_of_a_prompt_is_cut_for_a_link_that_would_be_busy_long(
+    clock: Callable[[Node], None], route: Route | None, shapes: list[list[int]]
+) -> None:
+    node = Node(step_tokens=16)
+    clock(node)
+    async with node.running():
+        job = node.worker.submit(request(32), route)
+        await settle()
+        await node.steps(len(shapes))
+        assert job.first_tokens and not node.compute.is_busy
+    assert node.shapes() == shapes
+
+
+@pytest.mark.parametrize("waits", ["running", "queued"])
+async def test_nobody_else_waits_for_a_cut(clock: Callable[[Node], None], waits: str) -> None:
+    """The rest of the step is theirs, or their pages come back the sooner."""
+    node = Node(num_pages=8 if waits == "queued" else 16, step_tokens=16)
+    clock(node)
+    async with node.running():
+        for salt in "ab":
+            node.worker.submit(request(32, cache_salt=salt), Route(2 * TOKEN_BYTES))
+        await settle()
+        assert node.worker.num_queued == (waits == "queued")
+        await node.steps(2)
+    assert node.shapes()[:2] == [[16], [16]]
 
 
 async def test_max_sequences_bounds_a_step() -> None:
