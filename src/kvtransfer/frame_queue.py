@@ -15,6 +15,7 @@ from kvtransfer.credit import Credit
 from kvtransfer.limits import SendLimits
 from kvtransfer.messages import Handoff, PageRun, Reply
 from kvtransfer.page_cutter import PageCutter
+from kvtransfer.send_record import SendRecord
 from kvtransfer.send_stripe import OutgoingFrame, SendStripe
 from kvtransfer.window import WindowController
 from pdcore.errors import ProtocolViolation
@@ -47,6 +48,7 @@ class FrameQueue:
         assert num_pages > 0, "a prompt has at least one token"
         self.state = SenderState.SENDING
         self.accounting = Accounting()
+        self.record = SendRecord(transfer_id)
         self.num_frames = 0
         self.wire_bytes = 0
         self.num_attempts = 1
@@ -80,6 +82,7 @@ class FrameQueue:
         The transfer's time runs from when its mode lets the first page leave.
         """
         if not self.is_over and self._cutter.ready(num_pages):
+            self.record.pages_ready(num_pages, now)
             if self._next_run() is not None:
                 self.accounting.start(now)
             self._settle(now)
@@ -91,6 +94,7 @@ class FrameQueue:
         assert self._cutter.all_ready, "the handoff comes after the last page"
         assert self._handoff is None, "one handoff a transfer"
         self._handoff = Handoff(first_token_ids, cached_tokens, self.page_bytes)
+        self.record.handed_off(now)
         self._settle(now)
 
     def open_stream(self, stripe: int, now: float) -> int:
@@ -99,6 +103,7 @@ class FrameQueue:
         if lane.was_opened:
             self.num_attempts += 1
         lane.open(attempt=self.num_attempts - 1 if lane.was_opened else 0)
+        self.record.note("opened", now, stripe=stripe, attempt=lane.attempt)
         self._settle(now)
         return lane.attempt
 
@@ -108,6 +113,8 @@ class FrameQueue:
         if self.is_over or not lane.is_open:
             return None
         message = self._next_frame(lane, now) or self._next_handoff(lane)
+        if isinstance(message, OutgoingFrame):
+            self.record.sent(stripe, message, self.in_flight_bytes, now)
         self._settle(now)
         return message
 
@@ -119,10 +126,12 @@ class FrameQueue:
         was_blocked = self._is_blocked()
         for frame in lane.acknowledge(reply):
             self._acknowledged(frame, was_blocked, now)
+            self.record.acknowledged(stripe, frame, self.in_flight_bytes, now)
         lane.is_heard = True
         self._credit.grant(reply.credit_bytes)
         if reply.committed:
             self._commit()
+            self.record.note("committed", now)
         self._settle(now)
 
     def on_broken(self, stripe: int, now: float) -> bool:
@@ -132,6 +141,7 @@ class FrameQueue:
         """
         if self.is_over:
             return False
+        self.record.note("broken", now, stripe=stripe)
         was_heard = self._stripes[stripe].is_heard
         frames = self._stripes[stripe].close()
         self._give_back(sum(frame.nbytes for frame in frames))
@@ -238,6 +248,7 @@ class FrameQueue:
         """After every change: what the transfer waits for now, and which clocks run."""
         run = self._next_run()
         self.accounting.waits_for(self._waits_for(run), now)
+        self.record.changed(self.accounting.state, self._window.window_bytes(), now)
         has_work = run is not None or self.in_flight_bytes > 0 or self._handoff is not None
         waits_in_line = not self.in_flight_bytes and self._credit.waits(self._transfer_id)
         was_opened = any(lane.was_opened for lane in self._stripes)

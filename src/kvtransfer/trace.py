@@ -1,0 +1,59 @@
+"""The trace of transfers: one JSON object a line for each thing that happens to one.
+
+    with tracing("transfers.jsonl"):
+        ...
+
+Off unless ``tracing`` is on: ``trace_of`` is then None, and nothing is formatted. Lines go through
+the logger ``kvtransfer.trace``, which never reaches the node's own log. Times are ``now`` as the
+events gave it: the process's monotonic clock, in seconds.
+"""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pdcore.errors import ConfigError
+
+log = logging.getLogger("kvtransfer.trace")
+log.propagate = False
+_OFF = logging.CRITICAL + 1
+log.setLevel(_OFF)
+
+
+class Trace:
+    """Events of one subject: a transfer's id, or the name of a pair."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+
+    def event(self, name: str, now: float, **fields: Any) -> None:
+        line = {"time_s": round(now, 6), "transfer": self._subject, "event": name, **fields}
+        log.info(json.dumps(line))
+
+
+def trace_of(subject: str) -> Trace | None:
+    """None while tracing is off."""
+    return Trace(subject) if log.isEnabledFor(logging.INFO) else None
+
+
+@contextmanager
+def tracing(path: str | None) -> Iterator[None]:
+    """Append to ``path`` what begins in this block; None: nothing. Raises ConfigError."""
+    if path is None:
+        yield
+        return
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"transfer.trace: cannot write {path}: {error.strerror}") from None
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(_OFF)
+        log.removeHandler(handler)
+        handler.close()
