@@ -5,14 +5,13 @@ they mean is up to ``pdspan.main``; ``arguments.command`` says which command was
 """
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 from pdcore.cluster import NodeRole
 from pdcore.settings import ModelSettings
 from pdcore.version import __version__
 from pdspan import lab_arguments
-from pdspan.subcommand import Commands, add_command
+from pdspan.subcommand import Commands, add_command, whole
 
 DEFAULT_MODEL = ModelSettings().path
 
@@ -49,13 +48,13 @@ def _add_up(commands: Commands) -> None:
     )
     parser.add_argument(
         "--port",
-        type=_whole(0, 65535),
+        type=whole(0, 65535),
         default=8000,
         help="HTTP port, 0 for a free one (default: 8000)",
     )
     prefill = parser.add_mutually_exclusive_group()
     prefill.add_argument(
-        "--prefill", type=_whole(0), default="1", metavar="N", help="prefill nodes (default: 1)"
+        "--prefill", type=whole(0), default="1", metavar="N", help="prefill nodes (default: 1)"
     )
     prefill.add_argument(
         "--colocated",
@@ -65,7 +64,7 @@ def _add_up(commands: Commands) -> None:
         help="no prefill node: decode nodes prefill themselves",
     )
     parser.add_argument(
-        "--decode", type=_whole(1), default=1, metavar="N", help="decode nodes (default: 1)"
+        "--decode", type=whole(1), default=1, metavar="N", help="decode nodes (default: 1)"
     )
     parser.add_argument(
         "--transfer", metavar="MODE", help="how KV pages travel, e.g. pipelined (default: auto)"
@@ -93,7 +92,7 @@ def _add_node(commands: Commands, role: NodeRole) -> None:
         help="allow plain text on an address that other machines can reach",
     )
     # For `pdspan up`: die with this parent, even if it is killed.
-    parser.add_argument("--parent-pid", type=_whole(1), help=argparse.SUPPRESS)
+    parser.add_argument("--parent-pid", type=whole(1), help=argparse.SUPPRESS)
     parser.set_defaults(command="node", role=role)
 
 
@@ -148,15 +147,3 @@ def _add_set(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="override a setting, e.g. engine.page_tokens=64; may be repeated",
     )
-
-
-def _whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
-    wanted = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-
-    def parse(text: str) -> int:
-        number = int(text) if text.isdecimal() else -1
-        if number < minimum or (maximum is not None and number > maximum):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {wanted}")
-        return number
-
-    return parse

@@ -4,6 +4,7 @@ Files that add commands import nothing heavy, so that ``--help`` stays instant.
 """
 
 import argparse
+from collections.abc import Callable
 from typing import TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -20,3 +21,16 @@ def add_command(
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
+    """An argument's type: whole numbers in a range."""
+    wanted = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+
+    def parse(text: str) -> int:
+        number = int(text) if text.isdecimal() else -1
+        if number < minimum or (maximum is not None and number > maximum):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {wanted}")
+        return number
+
+    return parse
