@@ -80,6 +80,9 @@ class Cell:
     time_limit_s: float | None = None
     warm_bytes: int = 0  # carried by these connections before the first repetition
     warmup_bytes: int = 0  # of those, sent by the product to keep the path warm
+    sender_cpu_s_per_gb: float | None = None
+    receiver_cpu_s_per_gb: float | None = None
+    rss_growth_bytes: int | None = None  # both ends' peak over start-up with pools touched
     digest: str | None = None  # of the bytes that arrived, equal for equal payloads
     void: str | None = None  # why this cell proves nothing, e.g. a slow yardstick
     notes: tuple[str, ...] = ()
