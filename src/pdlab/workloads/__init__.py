@@ -6,20 +6,21 @@ When requests arrive is a seam of its own (``[arrivals]``), which a trace brings
 
 from collections.abc import Mapping
 
-from pdlab.workloads.arrivals import ARRIVALS, Arrivals, OneAtATime
+from pdlab.workloads.arrivals import ARRIVALS, Arrivals, scheduled
 from pdlab.workloads.lengths import Bimodal, Bucketed, Fixed, Uniform, Zipf
 from pdlab.workloads.prompt_file import PromptFile
-from pdlab.workloads.request import Prompt, Workload, WorkRequest
+from pdlab.workloads.request import Workload, WorkRequest
 from pdlab.workloads.trace import Trace
+from pdlab.workloads.vocabulary import vocabulary_of
 
 __all__ = [
     "WORKLOADS",
     "ARRIVALS",
     "Arrivals",
-    "OneAtATime",
-    "Prompt",
     "Workload",
     "WorkRequest",
+    "scheduled",
+    "vocabulary_of",
 ]
 
 WORKLOADS: Mapping[str, type[Workload]] = {

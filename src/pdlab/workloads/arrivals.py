@@ -1,13 +1,14 @@
 """When requests arrive. All but ``one_at_a_time`` are open-loop: a slow server delays no arrival,
 so a latency counted from the scheduled time includes the wait that the slowness caused."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, count, repeat
 from random import Random
 from typing import Annotated, Protocol
 
 from pdcore.typed_table import Within
+from pdlab.workloads.request import WorkRequest
 
 Rate = Annotated[float, Within(0, above=True)]
 
@@ -59,3 +60,16 @@ ARRIVALS: Mapping[str, type[Arrivals]] = {
     "constant": Constant,
     "poisson": Poisson,
 }
+
+
+def scheduled(
+    requests: Sequence[WorkRequest], arrivals: Arrivals | None, seed: str
+) -> list[WorkRequest]:
+    """The requests at these arrivals; None leaves them as their workload has them."""
+    if arrivals is None:
+        return list(requests)
+    offsets_s = arrivals.offsets_s(Random(f"{seed}/arrivals"))
+    return [
+        replace(request, arrival_s=offset_s)
+        for request, offset_s in zip(requests, offsets_s, strict=False)
+    ]

@@ -1,0 +1,85 @@
+"""What a serving run needs, brought up and taken down: links, clusters on them, a client each.
+
+Whatever happens inside ``open_benches``, everything that it brought up is gone afterwards.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pdcore.settings import ClusterSettings, cluster_from_table
+from pdcore.typed_table import merged
+from pdlab.client_process import ClientProcess
+from pdlab.cluster import ServingCluster
+from pdlab.link import Link, open_link
+from pdlab.link_record import measured_record
+from pdlab.records import LinkRecord
+from pdlab.scenario import Arm, LinkPlan, ServingScenario, overrides
+
+# One thread computes on each node: nodes that share a machine must not spin against each other.
+LAB_SETTINGS: Mapping[str, Any] = {"engine": {"threads": 1}}
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is served: its directory, what clients call it, and ids to draw prompts from."""
+
+    directory: Path
+    name: str
+    vocabulary: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A link that is up, with a client on it and a cluster for each arm."""
+
+    link: Link
+    record: LinkRecord
+    client: ClientProcess
+    clusters: Mapping[str, ServingCluster]  # by arm name; arms with equal settings share one
+
+
+@contextmanager
+def open_benches(
+    scenario: ServingScenario, links: Sequence[int], model: Model, logs: Path
+) -> Iterator[dict[int, Bench]]:
+    """The scenario's ``links``, all up and measured, all clusters ready. Logs go under ``logs``."""
+    with ExitStack() as stack:
+        benches = {
+            link: _open_bench(stack, scenario, scenario.links[link], model, logs / f"link-{link}")
+            for link in links
+        }
+        for bench in benches.values():
+            for cluster in bench.clusters.values():
+                cluster.wait_until_ready(bench.client)
+        yield benches
+
+
+def cluster_settings(scenario: ServingScenario, arm: Arm) -> ClusterSettings:
+    """The cluster that ``arm`` runs on, but for its nodes and the model's directory."""
+    table = merged(LAB_SETTINGS, scenario.cluster)
+    return cluster_from_table(table, overrides(arm.settings), origin=scenario.name)
+
+
+def _open_bench(
+    stack: ExitStack, scenario: ServingScenario, plan: LinkPlan, model: Model, logs: Path
+) -> Bench:
+    link = stack.enter_context(open_link(plan.kind, plan.profile, plan.tcp))
+    record = measured_record(link, plan.tcp)  # before anything else runs on it
+    table = merged(
+        merged(LAB_SETTINGS, scenario.cluster),
+        {"model": {"path": str(model.directory), "served_name": model.name}},
+    )
+    by_settings: dict[tuple[str, ...], ServingCluster] = {}
+    clusters = {}
+    for arm in scenario.arms:
+        settings = tuple(overrides(arm.settings))
+        if settings not in by_settings:
+            directory = logs / f"cluster-{len(by_settings)}"
+            cluster = ServingCluster(link, table, directory, settings)
+            by_settings[settings] = stack.enter_context(cluster)
+        clusters[arm.name] = by_settings[settings]
+    client = stack.enter_context(ClientProcess(link.a))
+    return Bench(link, record, client, clusters)

@@ -1,0 +1,67 @@
+"""What happened in a serving run, as the values that its record holds."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pdlab.bench import cluster_settings
+from pdlab.client import Answer
+from pdlab.exposed import exposed_time
+from pdlab.host import describe_commit, describe_host
+from pdlab.records import ArmRecord, RequestRecord, ServingHeader
+from pdlab.scenario import ServingScenario
+from pdlab.schedule import Run
+
+
+def header_of(scenario: ServingScenario) -> ServingHeader:
+    return ServingHeader(
+        scenario=scenario.name,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        config={
+            "scenario": _without_directories(asdict(scenario)),
+            "cluster": asdict(cluster_settings(scenario, scenario.arms[0])),
+        },
+        arms=tuple(
+            ArmRecord(arm.name, arm.mode, arm.placement, dict(arm.settings) or None)
+            for arm in scenario.arms
+        ),
+        host=describe_host(),
+        commit=describe_commit(),
+    )
+
+
+def recorded(
+    answer: Answer, run: Run, link: int, concurrency: int, *, warmup: bool
+) -> RequestRecord:
+    """``link``: the link's place in the record. ``concurrency``: requests that arrived at once."""
+    exposed = exposed_time(answer.timeline)
+    transfer = (answer.timeline or {}).get("transfer")
+    return RequestRecord(
+        arm=run.arm.name,
+        repetition=run.repetition,
+        index=answer.index,
+        link=link,
+        scheduled_s=answer.scheduled_s,
+        sent_s=answer.sent_s,
+        status=answer.status,
+        ttft_s=answer.ttft_s,
+        e2e_s=answer.e2e_s,
+        itl_s=tuple(answer.itl_s),
+        prompt_tokens=answer.prompt_tokens,
+        token_ids=tuple(answer.token_ids),
+        error=answer.error,
+        warmup=warmup,
+        concurrency=concurrency,
+        exposed_s=exposed.total_s if exposed else None,
+        sent_bytes=transfer["wire_bytes"] if transfer else None,
+        timeline=answer.timeline,
+    )
+
+
+def _without_directories(config: dict[str, Any]) -> dict[str, Any]:
+    """A record names no path of the machine that it was made on."""
+    workload = config["workload"]
+    if "path" in workload:
+        config["workload"] = {**workload, "path": Path(workload["path"]).name}
+    return config

@@ -1,0 +1,104 @@
+"""``pdspan lab run`` and ``pdspan lab serve``: run a scenario and leave its record.
+
+``run`` takes a scenario of either level; ``serve`` only those that serve a model. Both say where the
+record lies; of serving also whether every request was answered, and equally by all arms: the exit
+status is 1 when not.
+"""
+
+import argparse
+from argparse import Namespace
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pdcore.errors import ConfigError
+from pdspan.subcommand import Commands, add_command, whole
+
+if TYPE_CHECKING:
+    from pdlab.scenario import ServingScenario
+
+
+def add_to(actions: Commands) -> None:
+    parser = add_command(
+        actions,
+        "run",
+        "Run a scenario file: an experiment with its arms, links and repetitions.",
+        "pdspan lab run deploy/scenarios/rtt_sweep.toml --out results/",
+    )
+    _add_options(parser)
+    parser.set_defaults(run=run)
+    parser = add_command(
+        actions,
+        "serve",
+        "Run a scenario that serves a model over a link: router and decode on one side.",
+        "pdspan lab serve deploy/scenarios/serving_smollm2.toml --repetitions 5",
+    )
+    _add_options(parser)
+    parser.set_defaults(run=serve)
+
+
+def run(arguments: Namespace) -> int:
+    from pdlab.scenario import ServingScenario, load_scenario
+
+    scenario = load_scenario(arguments.scenario)
+    if isinstance(scenario, ServingScenario):
+        return _serve(scenario, arguments)
+    raise ConfigError("transfer")
+
+
+def serve(arguments: Namespace) -> int:
+    from pdlab.scenario import ServingScenario, load_scenario
+
+    scenario = load_scenario(arguments.scenario)
+    if not isinstance(scenario, ServingScenario):
+        raise ConfigError(
+            f"{arguments.scenario} moves pages without a model: use 'pdspan lab run' for it"
+        )
+    return _serve(scenario, arguments)
+
+
+def _serve(scenario: "ServingScenario", arguments: Namespace) -> int:
+    from pdlab.bench import Model
+    from pdlab.outcome import outcome_of
+    from pdlab.record_files import read_serving
+    from pdlab.runner import run_serving
+    from pdlab.workloads import vocabulary_of
+    from pdspan.models import resolve_model
+    from pdspan.progress import open_progress
+
+    if arguments.repetitions is not None:
+        scenario = replace(scenario, repetitions=arguments.repetitions)
+    name = arguments.model or scenario.model
+    all_well = True
+    with open_progress() as progress:
+        directory = resolve_model(name, progress.report)
+        model = Model(directory, Path(name).name, vocabulary_of(directory))
+        for number, path in enumerate(_record_paths(scenario, arguments.out), start=1):
+            run_serving(scenario, model, path, progress.report, number=number)
+            outcome = outcome_of(read_serving(path))
+            print(f"{path}: {outcome}")
+            all_well = all_well and outcome.is_good
+    return 0 if all_well else 1
+
+
+def _record_paths(scenario: "ServingScenario", directory: Path) -> list[Path]:
+    stem = f"{scenario.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    if scenario.runs == 1:
+        return [directory / f"{stem}.jsonl"]
+    return [directory / f"{stem}-{number:02}.jsonl" for number in range(1, scenario.runs + 1)]
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenario", type=Path, metavar="FILE", help="the scenario (TOML)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help="where records go (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--repetitions", type=whole(1), metavar="N", help="instead of the scenario's"
+    )
+    parser.add_argument("--model", help="instead of the scenario's: a name or a directory")
