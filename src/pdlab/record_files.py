@@ -99,7 +99,7 @@ class ServingWriter:
 
 def read_record(path: Path) -> Record:
     """The record in ``path``, of whichever kind it is. Raises ConfigError."""
-    text = _text_of(path)
+    text = text_of(path)
     first = text.partition("\n")[0]
     if first.startswith('{"record":'):
         return _read_serving(path, text)
@@ -188,7 +188,7 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
     return table
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,0 +1,171 @@
+"""Two arms compared: the effect under each condition, and what speaks against believing it.
+
+Within one record the arms were interleaved, so block i of one is paired with block i of the other.
+Values of two records come from two runs, are not paired, and the comparison says so. A difference
+between what two arms computed or moved is not a statistic: it is listed, and the comparison fails.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pdcore.errors import ConfigError
+from pdlab.doubts import mismatches, pair_doubts, run_doubts, same_work, two_run_doubts
+from pdlab.records import Record, TransferRecord
+from pdlab.samples import Condition, Metric, Pairs, Samples, metric_named, samples_of
+from pdlab.stats import ALPHA, MIN_PAIRS, Effect, holm, paired_effect, unpaired_effect
+
+AA_RUNS = 20
+AA_ALLOWED = 2  # of so many runs
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One condition. ``adjusted_p`` is the effect's p, adjusted for the number of rows."""
+
+    arm_a: str
+    arm_b: str
+    condition: Condition
+    effect: Effect
+    adjusted_p: float
+
+    @property
+    def found(self) -> bool:
+        return self.effect.found and self.adjusted_p <= ALPHA
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``mismatches``: results that should be identical and are not. ``doubts``: all the rest."""
+
+    metric: Metric
+    rows: tuple[Row, ...]
+    mismatches: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+    @property
+    def found(self) -> bool:
+        return any(row.found for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A/A runs: in how many of them a difference was found, where there is none."""
+
+    num_runs: int
+    num_found: int
+
+    @property
+    def passed(self) -> bool:
+        return self.num_runs >= AA_RUNS and self.num_found * AA_RUNS <= AA_ALLOWED * self.num_runs
+
+
+def compare_arms(
+    record: Record, arms: tuple[str, str] | None = None, metric: str | None = None
+) -> Comparison:
+    """Two arms of one record; by default its only two. Raises ConfigError."""
+    chosen = metric_named(metric, record)
+    samples = samples_of(record, chosen)
+    name_a, name_b = arms or _only_two(samples)
+    pairs = _pairs(_of_arm(samples, name_a), _of_arm(samples, name_b))
+    return _comparison(chosen, pairs, paired_by_block, run_doubts(record))
+
+
+def compare_records(
+    a: Record, b: Record, arms: tuple[str, str] | None = None, metric: str | None = None
+) -> Comparison:
+    """Two runs: every arm that both have, or the first of ``arms`` in A and the second in B."""
+    if isinstance(a, TransferRecord) != isinstance(b, TransferRecord):
+        raise ConfigError("one record is of transfers, the other of serving: nothing to compare")
+    chosen = metric_named(metric, a)
+    left, right = samples_of(a, chosen), samples_of(b, chosen)
+    if not same_work(a, b):
+        left = [replace(samples, results={}) for samples in left]
+    pairs = [
+        pair
+        for name_a, name_b in ([arms] if arms else _shared(left, right))
+        for pair in _pairs(_of_arm(left, name_a), _of_arm(right, name_b))
+    ]
+    doubts = dict.fromkeys([*run_doubts(a), *run_doubts(b), *two_run_doubts(a, b)])
+    return _comparison(chosen, pairs, _unpaired, doubts)
+
+
+def calibrate(records: Iterable[Record], metric: str | None = None) -> Calibration:
+    """From A/A runs, each a record with two arms that are equal but for their names."""
+    found = [compare_arms(record, metric=metric).found for record in records]
+    return Calibration(len(found), sum(found))
+
+
+def paired_by_block(a: Samples, b: Samples) -> Effect | None:
+    """None when the two share no block."""
+    blocks = sorted(a.blocks.keys() & b.blocks.keys())
+    if not blocks:
+        return None
+    return paired_effect([a.blocks[i] for i in blocks], [b.blocks[i] for i in blocks])
+
+
+def _unpaired(a: Samples, b: Samples) -> Effect | None:
+    if not a.blocks or not b.blocks:
+        return None
+    return unpaired_effect(list(a.blocks.values()), list(b.blocks.values()))
+
+
+def _comparison(
+    metric: Metric,
+    pairs: Pairs,
+    effect_of: Callable[[Samples, Samples], Effect | None],
+    doubts: Iterable[str],
+) -> Comparison:
+    if not pairs:
+        raise ConfigError("the two arms were never measured under the same condition")
+    rows = _rows([(a, b) for a, b in pairs if not a.void and not b.void], effect_of)
+    doubts = [*doubts, *pair_doubts(pairs)]
+    if any(row.effect.paired and row.effect.num_a < MIN_PAIRS for row in rows):
+        doubts.append(f"fewer than {MIN_PAIRS} blocks: too few for any test to find a difference")
+    if not rows:
+        doubts.append(f"no block has a value of {metric.name} in both arms")
+    return Comparison(metric, rows, tuple(mismatches(pairs)), tuple(doubts))
+
+
+def _rows(pairs: Pairs, effect_of: Callable[[Samples, Samples], Effect | None]) -> tuple[Row, ...]:
+    effects = [(a, b, effect) for a, b in pairs if (effect := effect_of(a, b)) is not None]
+    adjusted = holm([effect.p for *_, effect in effects])
+    return tuple(
+        Row(a.arm.name, b.arm.name, a.condition, effect, p)
+        for (a, b, effect), p in zip(effects, adjusted, strict=True)
+    )
+
+
+def _pairs(a: Iterable[Samples], b: Iterable[Samples]) -> Pairs:
+    by_condition = {samples.condition: samples for samples in b}
+    return [
+        (samples, by_condition[samples.condition])
+        for samples in sorted(a, key=lambda samples: samples.condition)
+        if samples.condition in by_condition
+    ]
+
+
+def _only_two(samples: Sequence[Samples]) -> tuple[str, str]:
+    names = _names(samples)
+    if len(names) != 2:
+        raise ConfigError(f"the arms are {', '.join(names)}: choose two of them by --arms A,B")
+    return names[0], names[1]
+
+
+def _shared(a: Sequence[Samples], b: Sequence[Samples]) -> list[tuple[str, str]]:
+    theirs = set(_names(b))
+    shared = [(name, name) for name in _names(a) if name in theirs]
+    if not shared:
+        arms = f"{', '.join(_names(a))} and {', '.join(_names(b))}"
+        raise ConfigError(f"the records share no arm ({arms}): choose two by --arms A,B")
+    return shared
+
+
+def _of_arm(samples: Sequence[Samples], name: str) -> list[Samples]:
+    found = [s for s in samples if s.arm.name == name]
+    if not found:
+        raise ConfigError(f"no arm {name!r} in the record; it has {', '.join(_names(samples))}")
+    return found
+
+
+def _names(samples: Iterable[Samples]) -> list[str]:
+    return list(dict.fromkeys(s.arm.name for s in samples))
