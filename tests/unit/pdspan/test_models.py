@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from pdcore.cache import cache_dir
 from pdcore.errors import ConfigError
 from pdspan import models
 from pdspan.fetch import WheelModel
-from pdspan.models import MODELS, cache_dir, list_models, resolve_model
+from pdspan.models import MODELS, list_models, resolve_model
 
 NAME = "smollm2-135m-instruct"
 

@@ -1,0 +1,92 @@
+"""Measures what lies between two hosts: small round trips first, then a short transfer over TCP.
+
+The ends are two small processes (``measure_ends.py``), so this works on any kind of link and says
+what a program there would see. Round trips are counted on an idle connection, after its first few;
+the rate is what the receiver got per second of payload, once the flows have had time to speed up.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from pdcore.errors import PdspanError
+from pdlab.link.hosts import Host
+
+NUM_ROUND_TRIPS = 15
+NUM_FLOWS = 4
+MEASURED_S = 1.0
+PATIENCE_S = 30.0
+_ENDS = str(Path(__file__).with_name("measure_ends.py"))
+
+
+class MeasurementFailed(PdspanError):
+    """Nothing came through the link, or not in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    round_trips_s: tuple[float, ...]
+    rate_bps: float
+    """Payload bits per second of all flows together."""
+    num_flows: int
+    num_bytes: int
+    """What the rate was counted over."""
+
+    @property
+    def rtt_min_s(self) -> float:
+        return min(self.round_trips_s)
+
+    @property
+    def rtt_median_s(self) -> float:
+        return median(self.round_trips_s)
+
+
+def measure_hosts(
+    client: Host, server: Host, address_of: Callable[[int], str], expected_rtt_s: float
+) -> Measurement:
+    """From ``client`` to ``server``; ``address_of`` a port of the server is where to connect."""
+    warm_s = 0.3 + 8 * expected_rtt_s
+    serve = _python(server, "serve", server.address, str(warm_s), str(MEASURED_S))
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as end:
+        try:
+            assert end.stdout is not None
+            port = end.stdout.readline().strip()
+            if not port:
+                raise MeasurementFailed(f"the measuring server did not start: {_last_line(end)}")
+            counts = (str(NUM_ROUND_TRIPS), str(NUM_FLOWS))
+            round_trips = _call(_python(client, "call", address_of(int(port)), *counts), warm_s)
+            received = json.loads(end.stdout.readline() or "{}")
+        finally:
+            end.kill()
+    if not received.get("bytes"):
+        raise MeasurementFailed("no byte of the measuring transfer came through the link")
+    rate_bps = received["bytes"] * 8 / received["seconds"]
+    return Measurement(tuple(round_trips), rate_bps, NUM_FLOWS, received["bytes"])
+
+
+def _python(host: Host, *arguments: str) -> list[str]:
+    return host.command(sys.executable, "-I", "-S", _ENDS, *arguments)
+
+
+def _call(command: list[str], warm_s: float) -> list[float]:
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=PATIENCE_S + 2 * warm_s
+        )
+    except subprocess.TimeoutExpired:
+        raise MeasurementFailed(
+            "the link was not measured in time: is anything coming through?"
+        ) from None
+    if result.returncode != 0:
+        last = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise MeasurementFailed(f"the link cannot be measured: {last}")
+    return [float(word) for word in result.stdout.split()]
+
+
+def _last_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stderr is not None
+    return (process.stderr.read().strip().splitlines() or ["no reason given"])[-1]

@@ -1,0 +1,113 @@
+"""The two ends of a measurement, run as a program of its own; the standard library alone.
+
+    serve ADDRESS WARM_S MEASURED_S   prints its port, answers pings, then counts what flows bring
+                                      between WARM_S and WARM_S + MEASURED_S, and prints that
+    call ADDRESS:PORT NUM_PINGS NUM_FLOWS   prints the round trips in seconds, then fills the link
+                                            until the server hangs up
+
+A connection says with its first byte what it is: a ping connection or a flow.
+"""
+
+import json
+import selectors
+import socket
+import sys
+import time
+
+PING, FLOW = b"p", b"f"
+NUM_UNCOUNTED_PINGS = 3
+CHUNK_BYTES = 2**18
+
+
+def serve(address: str, warm_s: float, measured_s: float) -> None:
+    """Ends by itself once it has counted."""
+    listener = socket.create_server((address, 0), backlog=64)
+    print(listener.getsockname()[1], flush=True)
+    flows = _answer_pings(listener)
+    num_bytes, seconds = _count(listener, flows, warm_s, measured_s)
+    print(json.dumps({"bytes": num_bytes, "seconds": seconds}), flush=True)
+
+
+def call(address: str, num_pings: int, num_flows: int) -> None:
+    host, _, port = address.rpartition(":")
+    with _connect(host, int(port), PING) as connection:
+        round_trips_s = [_round_trip_s(connection) for _ in range(NUM_UNCOUNTED_PINGS + num_pings)]
+    print(*round_trips_s[NUM_UNCOUNTED_PINGS:], flush=True)
+    _fill([_connect(host, int(port), FLOW) for _ in range(num_flows)])
+
+
+def _answer_pings(listener: socket.socket) -> socket.socket:
+    """Until a connection comes that is a flow: this."""
+    while True:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if connection.recv(1) == FLOW:
+            return connection
+        while data := connection.recv(64):
+            connection.sendall(data)
+        connection.close()
+
+
+def _count(
+    listener: socket.socket, first: socket.socket, warm_s: float, measured_s: float
+) -> tuple[int, float]:
+    """Bytes received after ``warm_s``, and in how many seconds."""
+    buffer = bytearray(CHUNK_BYTES)
+    started_s = time.monotonic()
+    counted_from_s, num_bytes = started_s + warm_s, 0
+    with selectors.DefaultSelector() as selector:
+        for connection in (listener, first):
+            selector.register(connection, selectors.EVENT_READ)
+        while (now_s := time.monotonic()) < counted_from_s + measured_s:
+            for key, _ in selector.select(0.05):
+                ready = key.fileobj
+                assert isinstance(ready, socket.socket)
+                if ready is listener:
+                    selector.register(listener.accept()[0], selectors.EVENT_READ)
+                elif received := ready.recv_into(buffer):
+                    num_bytes += received if now_s >= counted_from_s else 0
+                else:
+                    selector.unregister(ready)
+    return num_bytes, now_s - counted_from_s
+
+
+def _connect(host: str, port: int, kind: bytes) -> socket.socket:
+    connection = socket.create_connection((host, port), timeout=20)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(kind)
+    return connection
+
+
+def _round_trip_s(connection: socket.socket) -> float:
+    sent_s = time.perf_counter()
+    connection.sendall(b"?")
+    if not connection.recv(1):
+        raise ConnectionError("the other end hung up")
+    return time.perf_counter() - sent_s
+
+
+def _fill(connections: list[socket.socket]) -> None:
+    chunk = bytes(CHUNK_BYTES)
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            connection.setblocking(False)
+            selector.register(connection, selectors.EVENT_WRITE)
+        while True:
+            for key, _ in selector.select():
+                assert isinstance(key.fileobj, socket.socket)
+                try:
+                    key.fileobj.send(chunk)
+                except BlockingIOError:
+                    continue
+                except ConnectionError:
+                    return  # the server has counted enough
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["serve", address, warm_s, measured_s]:
+            serve(address, float(warm_s), float(measured_s))
+        case ["call", address, num_pings, num_flows]:
+            call(address, int(num_pings), int(num_flows))
+        case _:
+            sys.exit(__doc__)
