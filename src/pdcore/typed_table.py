@@ -41,7 +41,7 @@ class OneOf:
         return None if value in self.choices else f"one of {', '.join(self.choices)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # hashed by identity: a type's annotation must be
 class OneKindOf:
     """A table whose ``kind`` names the dataclass that its other keys build."""
 

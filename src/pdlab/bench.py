@@ -14,7 +14,7 @@ from pdcore.typed_table import merged
 from pdlab.client_process import ClientProcess
 from pdlab.cluster import ServingCluster
 from pdlab.link import Link, open_link
-from pdlab.link_record import measured_record
+from pdlab.link_record import link_record
 from pdlab.records import LinkRecord
 from pdlab.scenario import Arm, LinkPlan, ServingScenario, overrides
 
@@ -67,7 +67,7 @@ def _open_bench(
     stack: ExitStack, scenario: ServingScenario, plan: LinkPlan, model: Model, logs: Path
 ) -> Bench:
     link = stack.enter_context(open_link(plan.kind, plan.profile, plan.tcp))
-    record = measured_record(link, plan.tcp)  # before anything else runs on it
+    record = link_record(link.measure(), link.a)  # before anything else runs on it
     table = merged(
         merged(LAB_SETTINGS, scenario.cluster),
         {"model": {"path": str(model.directory), "served_name": model.name}},
@@ -81,5 +81,5 @@ def _open_bench(
             cluster = ServingCluster(link, table, directory, settings)
             by_settings[settings] = stack.enter_context(cluster)
         clusters[arm.name] = by_settings[settings]
-    client = stack.enter_context(ClientProcess(link.a))
+    client = stack.enter_context(ClientProcess(link.b))
     return Bench(link, record, client, clusters)

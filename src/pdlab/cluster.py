@@ -1,4 +1,4 @@
-"""A cluster on the two hosts of a link: router and decode on ``a``, prefill on ``b``.
+"""A cluster on the two hosts of a link: prefill on ``a``, router and decode on ``b``.
 
 Its nodes are the same commands that an operator runs. Each host has a cluster file of its own, in
 which the other host's nodes stand under the address that the link gives them. Logs stay in the
@@ -54,7 +54,7 @@ class ServingCluster:
         directory: Path,
         overrides: Sequence[str] = (),
     ) -> None:
-        hosts = {NodeRole.ROUTER: link.a, NodeRole.DECODE: link.a, NodeRole.PREFILL: link.b}
+        hosts = {NodeRole.ROUTER: link.b, NodeRole.DECODE: link.b, NodeRole.PREFILL: link.a}
         ports = free_ports(len(hosts))
         self._places = [
             Place(role, host, port) for (role, host), port in zip(hosts.items(), ports, strict=True)

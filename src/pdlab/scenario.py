@@ -1,8 +1,8 @@
-"""A scenario file (TOML) becomes frozen dataclasses, strictly: a typo is an error that names the key.
+"""A scenario file (TOML) becomes frozen dataclasses, strictly: an error names the key.
 
 Two levels. ``serving``: a workload, arms, links, repetitions and a seed, run on a real cluster.
-``transfer``: the options of ``pdspan lab transfer`` as a table, run without a model. Everything that
-can be wrong is found here, before a link is up or a process started.
+``transfer``: the options of ``pdspan lab transfer`` as a table, run without a model. Everything
+that can be wrong is found here, before a link is up or a process started.
 """
 
 import json
@@ -155,9 +155,9 @@ def serving_scenario(
 ) -> ServingScenario:
     """``directory`` is what a workload's relative ``path`` is relative to."""
     table = dict(table)
-    match table.get("workload"):
-        case {"path": str(path)} as workload:
-            table["workload"] = {**workload, "path": str(directory / path)}
+    workload = table.get("workload")
+    if isinstance(workload, Mapping) and isinstance(workload.get("path"), str):
+        table["workload"] = {**workload, "path": str(directory / workload["path"])}
     scenario = read_table(ServingScenario, table, where)
     _check(scenario, where)
     return scenario

@@ -6,10 +6,13 @@ a function from the parsed arguments to an exit status. It is listed here, and n
 
 from argparse import Namespace
 
-from pdspan import lab_report_commands
+from pdspan import lab_report_commands, lab_run_commands
 from pdspan.subcommand import Commands, add_command
 
-COMMAND_FILES = (lab_report_commands,)
+COMMAND_FILES = (
+    lab_run_commands,
+    lab_report_commands,
+)
 
 
 def add_to(commands: Commands) -> None:

@@ -1,8 +1,8 @@
 """``pdspan lab run`` and ``pdspan lab serve``: run a scenario and leave its record.
 
-``run`` takes a scenario of either level; ``serve`` only those that serve a model. Both say where the
-record lies; of serving also whether every request was answered, and equally by all arms: the exit
-status is 1 when not.
+``run`` takes a scenario of either level; ``serve`` only those that serve a model. Both say where
+the record lies; of serving also whether every request was answered, and equally by all arms: the
+exit status is 1 when not.
 """
 
 import argparse
