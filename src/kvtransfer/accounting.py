@@ -24,6 +24,7 @@ class Accounting:
         self._busy: dict[int, SendState] = {}
         self._idle = SendState.PRODUCER
         self._since_s: float | None = None
+        self.started_s: float | None = None
 
     @property
     def state(self) -> SendState:
@@ -35,7 +36,7 @@ class Accounting:
     def start(self, now: float) -> None:
         """The first page may leave. Later calls change nothing."""
         if self._since_s is None:
-            self._since_s = now
+            self.started_s = self._since_s = now
 
     def busy(self, stripe: int, state: SendState, now: float) -> None:
         """``stripe`` is in PREPARE or TRANSPORT from now on."""

@@ -73,6 +73,11 @@ class FrameQueue:
         return len(self._stripes)
 
     @property
+    def window_bytes(self) -> int:
+        """In force now: 0 for one frame at a time."""
+        return min(self._window.window_bytes(), self._credit.granted_bytes)
+
+    @property
     def is_over(self) -> bool:
         return self.state in (SenderState.COMMITTED, SenderState.CLOSED)
 

@@ -23,6 +23,7 @@ from kvtransfer.limits import SendLimits
 from kvtransfer.messages import Extent, Frame, Handoff, Opening
 from kvtransfer.pages import PageSource
 from kvtransfer.pair import FIRST_RETRY_S, LAST_RETRY_S, Pair, PushCall
+from kvtransfer.report import PairPath, log_report, report_of
 from kvtransfer.send_stripe import OutgoingFrame
 from kvtransfer.window import window_for
 from pdcore.cluster import Epoch
@@ -160,15 +161,21 @@ class KvSender:
                 if isinstance(message, Handoff):
                     await self._send(stripe, call, encode_push(self._id, attempt, message))
                 else:
-                    await self._send(stripe, call, self._prepare(stripe, attempt, message))
+                    data = self._prepare(stripe, attempt, message)
+                    started_s = monotonic()
+                    await self._send(stripe, call, data)
+                    self._queue.record.written(message.nbytes, monotonic() - started_s)
 
     def _prepare(self, stripe: int, attempt: int, outgoing: OutgoingFrame) -> bytes:
-        self._queue.accounting.busy(stripe, SendState.PREPARE, monotonic())
+        started_s = monotonic()
+        self._queue.accounting.busy(stripe, SendState.PREPARE, started_s)
         run = outgoing.run
         pages = self._outgoing.page_table[run.first_page : run.first_page + run.num_pages]
         payload = self._source.read(pages, run.first_layer, run.num_layers)
         frame = Frame(outgoing.sequence, (run,), checksum(payload))
-        return encode_push(self._id, attempt, frame, payload)
+        message = encode_push(self._id, attempt, frame, payload)
+        self._queue.record.prepared(outgoing.nbytes, monotonic() - started_s)
+        return message
 
     async def _send(self, stripe: int, call: PushCall, message: bytes) -> None:
         self._queue.accounting.busy(stripe, SendState.TRANSPORT, monotonic())
@@ -230,20 +237,7 @@ class KvSender:
         )
 
     def _report(self) -> TransferReport:
-        queue = self._queue
-        seconds = queue.accounting.seconds(monotonic())
-        return TransferReport(
-            mode=self._limits.mode,
-            page_bytes=queue.page_bytes,
-            wire_bytes=queue.wire_bytes,
-            frames=queue.num_frames,
-            round_trips=queue.round_trips,
-            stripes=queue.num_stripes,
-            attempts=queue.num_attempts,
-            duration_s=sum(seconds.values()),
-            producer_s=seconds[SendState.PRODUCER],
-            prepare_s=seconds[SendState.PREPARE],
-            window_s=seconds[SendState.WINDOW],
-            transport_s=seconds[SendState.TRANSPORT],
-            max_in_flight_bytes=queue.max_in_flight_bytes,
-        )
+        pair = PairPath(rtt_s=None, rate_bytes_per_s=None)
+        report = report_of(self._queue, self._limits.mode, pair, monotonic())
+        log_report(report, self._id, self._pair.name, slow_s=self._settings.slow_s)
+        return report

@@ -63,7 +63,7 @@ class Span(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start_s: _Optional[float] = ..., duration_s: _Optional[float] = ...) -> None: ...
 
 class TransferReport(_message.Message):
-    __slots__ = ("mode", "page_bytes", "wire_bytes", "frames", "round_trips", "stripes", "attempts", "duration_s", "producer_s", "prepare_s", "window_s", "transport_s", "max_in_flight_bytes")
+    __slots__ = ("mode", "page_bytes", "wire_bytes", "frames", "round_trips", "stripes", "attempts", "duration_s", "producer_s", "prepare_s", "window_s", "transport_s", "max_in_flight_bytes", "verdict", "verdict_text", "frame_bytes", "window_bytes", "rtt_s", "rate_bytes_per_s", "frame_cost_s", "modelled_s", "auto_s", "exposed_s", "warmup_bytes")
     MODE_FIELD_NUMBER: _ClassVar[int]
     PAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     WIRE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +77,17 @@ class TransferReport(_message.Message):
     WINDOW_S_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_S_FIELD_NUMBER: _ClassVar[int]
     MAX_IN_FLIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_TEXT_FIELD_NUMBER: _ClassVar[int]
+    FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RTT_S_FIELD_NUMBER: _ClassVar[int]
+    RATE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    FRAME_COST_S_FIELD_NUMBER: _ClassVar[int]
+    MODELLED_S_FIELD_NUMBER: _ClassVar[int]
+    AUTO_S_FIELD_NUMBER: _ClassVar[int]
+    EXPOSED_S_FIELD_NUMBER: _ClassVar[int]
+    WARMUP_BYTES_FIELD_NUMBER: _ClassVar[int]
     mode: str
     page_bytes: int
     wire_bytes: int
@@ -90,7 +101,18 @@ class TransferReport(_message.Message):
     window_s: float
     transport_s: float
     max_in_flight_bytes: int
-    def __init__(self, mode: _Optional[str] = ..., page_bytes: _Optional[int] = ..., wire_bytes: _Optional[int] = ..., frames: _Optional[int] = ..., round_trips: _Optional[int] = ..., stripes: _Optional[int] = ..., attempts: _Optional[int] = ..., duration_s: _Optional[float] = ..., producer_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., window_s: _Optional[float] = ..., transport_s: _Optional[float] = ..., max_in_flight_bytes: _Optional[int] = ...) -> None: ...
+    verdict: str
+    verdict_text: str
+    frame_bytes: int
+    window_bytes: int
+    rtt_s: float
+    rate_bytes_per_s: float
+    frame_cost_s: float
+    modelled_s: float
+    auto_s: float
+    exposed_s: float
+    warmup_bytes: int
+    def __init__(self, mode: _Optional[str] = ..., page_bytes: _Optional[int] = ..., wire_bytes: _Optional[int] = ..., frames: _Optional[int] = ..., round_trips: _Optional[int] = ..., stripes: _Optional[int] = ..., attempts: _Optional[int] = ..., duration_s: _Optional[float] = ..., producer_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., window_s: _Optional[float] = ..., transport_s: _Optional[float] = ..., max_in_flight_bytes: _Optional[int] = ..., verdict: _Optional[str] = ..., verdict_text: _Optional[str] = ..., frame_bytes: _Optional[int] = ..., window_bytes: _Optional[int] = ..., rtt_s: _Optional[float] = ..., rate_bytes_per_s: _Optional[float] = ..., frame_cost_s: _Optional[float] = ..., modelled_s: _Optional[float] = ..., auto_s: _Optional[float] = ..., exposed_s: _Optional[float] = ..., warmup_bytes: _Optional[int] = ...) -> None: ...
 
 class NodeTimeline(_message.Message):
     __slots__ = ("node", "spans", "transfer", "clock_s")

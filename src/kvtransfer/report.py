@@ -1,0 +1,126 @@
+"""What a committed transfer tells of itself: its ``TransferReport``, with a verdict.
+
+Here what the sender noted becomes the model's terms, and the judgement becomes fields and words. A
+transfer that took much longer than ``auto`` would have is logged as a warning.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from kvtransfer.accounting import SendState
+from kvtransfer.frame_queue import FrameQueue
+from kvtransfer.path_evidence import evidence_of, path_from
+from kvtransfer.path_model import Path, Shape, Step
+from kvtransfer.verdict import Judgement, Measured, judge
+from pdcore.generation import TransferId
+from pdwire.v1.generation_pb2 import TransferReport
+
+log = logging.getLogger(__name__)
+
+SLOW_FACTOR = 2.0  # and by slow_s
+
+
+@dataclass(frozen=True, slots=True)
+class PairPath:
+    """What the pair knows of its path when a transfer ends. None: nothing yet."""
+
+    rtt_s: float | None
+    rate_bytes_per_s: float | None
+    warmup_bytes: int = 0
+
+
+def report_of(queue: FrameQueue, mode: str, pair: PairPath, now: float) -> TransferReport:
+    """Of a committed transfer, at the moment of its commit."""
+    shares = queue.accounting.seconds(now)
+    duration_s = sum(shares.values())
+    path = path_of(queue, pair, duration_s)
+    exposed_s = now - queue.record.pages[-1].at_s
+    judged = judge(shape_of(queue), path, Measured(duration_s, exposed_s, shares))
+    _trace(queue, judged, now)
+    return TransferReport(
+        mode=mode,
+        page_bytes=queue.page_bytes,
+        wire_bytes=queue.wire_bytes,
+        frames=queue.num_frames,
+        round_trips=queue.round_trips,
+        stripes=queue.num_stripes,
+        attempts=queue.num_attempts,
+        duration_s=duration_s,
+        producer_s=shares[SendState.PRODUCER],
+        prepare_s=shares[SendState.PREPARE],
+        window_s=shares[SendState.WINDOW],
+        transport_s=shares[SendState.TRANSPORT],
+        max_in_flight_bytes=queue.max_in_flight_bytes,
+        verdict=judged.verdict,
+        verdict_text=judged.text,
+        frame_bytes=round(queue.wire_bytes / queue.num_frames),
+        window_bytes=queue.window_bytes,
+        rtt_s=path.rtt_s,
+        rate_bytes_per_s=path.link_bytes_per_s,
+        frame_cost_s=path.frame_cost_s,
+        modelled_s=judged.modelled_s,
+        auto_s=judged.auto_s,
+        exposed_s=exposed_s,
+        warmup_bytes=pair.warmup_bytes,
+    )
+
+
+def log_report(
+    report: TransferReport, transfer_id: TransferId, peer: str, *, slow_s: float
+) -> None:
+    """A warning when it took much longer than ``auto`` would have: ``slow_s``, and twice as long."""
+    is_slow = report.duration_s > max(report.auto_s + slow_s, SLOW_FACTOR * report.auto_s)
+    log.log(
+        logging.WARNING if is_slow else logging.DEBUG,
+        "%stransfer to %s by %s, %s",
+        "slow " if is_slow else "",
+        peer,
+        report.mode,
+        report.verdict_text,
+        extra={"transfer_id": transfer_id, "verdict": report.verdict},
+    )
+
+
+def shape_of(queue: FrameQueue) -> Shape:
+    """Times count from when the mode let the first page leave. Pages that were ready before it are
+    ready at once."""
+    pages, started_s = queue.record.pages, queue.accounting.started_s
+    assert started_s is not None, "a transfer that sent pages has started"
+    page_bytes = queue.page_bytes // pages[-1].num_pages
+    steps: dict[float, int] = {}
+    num_before = 0
+    for ready in pages:
+        at_s = max(0.0, ready.at_s - started_s)
+        steps[at_s] = steps.get(at_s, 0) + (ready.num_pages - num_before) * page_bytes
+        num_before = ready.num_pages
+    handed_off_s = queue.record.handed_off_s
+    return Shape(
+        steps=tuple(Step(at_s, nbytes) for at_s, nbytes in steps.items()),
+        frame_bytes=max(1, round(queue.wire_bytes / queue.num_frames)),
+        window_bytes=queue.window_bytes,
+        handoff_s=max(0.0, handed_off_s - started_s) if handed_off_s is not None else 0.0,
+    )
+
+
+def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:
+    return path_from(
+        evidence_of(
+            queue.record,
+            frame_bytes=queue.wire_bytes / queue.num_frames,
+            own_rate_bytes_per_s=queue.page_bytes / duration_s,
+            rtt_s=pair.rtt_s,
+            rate_bytes_per_s=pair.rate_bytes_per_s,
+        )
+    )
+
+
+def _trace(queue: FrameQueue, judged: Judgement, now: float) -> None:
+    queue.record.note(
+        "verdict",
+        now,
+        verdict=judged.verdict,
+        text=judged.text,
+        modelled_s=judged.modelled_s,
+        auto_s=judged.auto_s,
+        gains_s=dict(judged.gains_s),
+    )
