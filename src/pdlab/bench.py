@@ -13,6 +13,7 @@ from pdcore.settings import ClusterSettings, cluster_from_table
 from pdcore.typed_table import merged
 from pdlab.client_process import ClientProcess
 from pdlab.cluster import ServingCluster
+from pdlab.host import describe_host
 from pdlab.link import Link, open_link
 from pdlab.link_record import link_record
 from pdlab.records import LinkRecord
@@ -67,7 +68,7 @@ def _open_bench(
     stack: ExitStack, scenario: ServingScenario, plan: LinkPlan, model: Model, logs: Path
 ) -> Bench:
     link = stack.enter_context(open_link(plan.kind, plan.profile, plan.tcp))
-    record = link_record(link.measure(), link.a)  # before anything else runs on it
+    record = link_record(link.measure(), describe_host().congestion)  # nothing runs on it yet
     table = merged(
         merged(LAB_SETTINGS, scenario.cluster),
         {"model": {"path": str(model.directory), "served_name": model.name}},

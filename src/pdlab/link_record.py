@@ -1,13 +1,11 @@
-"""A measured link as records state it."""
+"""A measured link as records state it: what it was set to, and what was found."""
 
-import subprocess
-
-from pdlab.link import Host, MeasuredLink
+from pdlab.link import MeasuredLink
 from pdlab.records import LinkRecord
 
 
-def link_record(measured: MeasuredLink, host: Host) -> LinkRecord:
-    """``host`` is one of the link's ends: the congestion control in force there is asked for."""
+def link_record(measured: MeasuredLink, default_congestion: str) -> LinkRecord:
+    """``default_congestion``: the machine's, in force where the link sets none."""
     profile, tcp = measured.profile, measured.tcp
     return LinkRecord(
         kind=measured.kind,
@@ -17,7 +15,7 @@ def link_record(measured: MeasuredLink, host: Host) -> LinkRecord:
         jitter_s=profile.jitter_s,
         queue_bytes=measured.queue_bytes,
         buffers=tcp.buffers,
-        congestion=congestion_on(host),
+        congestion=tcp.congestion or default_congestion,
         rtt_min_s=measured.rtt_min_s,
         rtt_median_s=measured.rtt_median_s,
         measured_rate_bps=measured.rate_bps,
@@ -28,9 +26,3 @@ def link_record(measured: MeasuredLink, host: Host) -> LinkRecord:
         slow_start_after_idle=tcp.slow_start_after_idle,
         notes=measured.limits,
     )
-
-
-def congestion_on(host: Host) -> str:
-    """The congestion control that new connections on ``host`` get."""
-    command = host.command("cat", "/proc/sys/net/ipv4/tcp_congestion_control")
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

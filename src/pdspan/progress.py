@@ -8,7 +8,14 @@ from contextlib import AbstractContextManager
 from typing import Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 
 class ProgressDisplay(Protocol):
@@ -22,7 +29,12 @@ def open_progress() -> AbstractContextManager[ProgressDisplay]:
 
 class BarDisplay:
     def __init__(self) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+        )
         self._bars = Progress(*columns, console=Console(stderr=True))
         self._tasks: dict[str, TaskID] = {}
 
