@@ -1,4 +1,4 @@
-"""The laboratory's client: a process on the router's host that sends requests and times the answers.
+"""The laboratory's client: a process on the router's host that sends requests and times answers.
 
 ``python -m pdlab.client`` reads orders from stdin and writes results to stdout, a JSON object a
 line each; it ends with its input. Arrivals are open-loop: a request leaves at its scheduled time
@@ -126,9 +126,7 @@ async def _stream(http: httpx.AsyncClient, call: Call, due_s: float, answer: Ans
             _take(answer, event)
 
 
-def _time_tokens(
-    answer: Answer, token_ids: list[int], due_s: float, last_s: float | None
-) -> float:
+def _time_tokens(answer: Answer, token_ids: list[int], due_s: float, last_s: float | None) -> float:
     """Tokens that came together share the time since the last ones."""
     now = monotonic()
     if last_s is None:

@@ -112,7 +112,8 @@ class ServingCluster:
 
     def _start(self, place: Place) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "pdspan", place.role.value, "--node", place.role.value]
-        command += ["--cluster", str(self._file_of(place.host)), "--insecure", "--parent-pid", str(os.getpid())]
+        command += ["--cluster", str(self._file_of(place.host)), "--insecure"]
+        command += ["--parent-pid", str(os.getpid())]
         command += [word for override in self._overrides for word in ("--set", override)]
         with self.log_of(place.role).open("wb") as log:
             return subprocess.Popen(

@@ -1,8 +1,9 @@
 """What distance costs one request, from its timeline.
 
-Exposed is the time that nothing hides: from the router sending ``Prefill.Run`` to prefill computing,
-and from the last page being ready to the commit. On a link of one machine all nodes read the same
-monotonic clock, so moments of different nodes may be subtracted; anywhere else they may not.
+Exposed is the time that nothing hides: from the router sending ``Prefill.Run`` to prefill
+computing, and from the last page being ready to the commit. On a link of one machine all nodes read
+the same monotonic clock, so moments of different nodes may be subtracted; anywhere else they may
+not.
 """
 
 from collections.abc import Mapping

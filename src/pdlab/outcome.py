@@ -1,4 +1,4 @@
-"""What a serving run came to, in a line: did everything work, and did all arms give the same tokens?
+"""What a serving run came to, in a line: did all of it work, and did all arms give equal tokens?
 
 How fast it was is another question, for ``pdspan lab compare``.
 """

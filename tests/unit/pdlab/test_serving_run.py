@@ -1,4 +1,4 @@
-"""The pure parts of a serving run: order of runs, exposed time, what a request asks, the outcome."""
+"""The pure parts of a serving run: the order of runs, exposed time, requests, the outcome."""
 
 from collections import Counter
 from dataclasses import replace
