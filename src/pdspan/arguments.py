@@ -10,7 +10,7 @@ from pathlib import Path
 from pdcore.cluster import NodeRole
 from pdcore.settings import ModelSettings
 from pdcore.version import __version__
-from pdspan import lab_arguments
+from pdspan import lab_arguments, probe_command
 from pdspan.subcommand import Commands, add_command, whole
 
 DEFAULT_MODEL = ModelSettings().path
@@ -30,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_node(commands, role)
     _add_models(commands)
     _add_config(commands)
+    probe_command.add_to(commands)
     lab_arguments.add_to(commands)
     return parser
 

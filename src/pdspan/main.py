@@ -86,6 +86,12 @@ def _lab(arguments: Namespace) -> int:
     return lab_arguments.run(arguments)
 
 
+def _probe(arguments: Namespace) -> int:
+    from pdspan import probe_command
+
+    return probe_command.run(arguments)
+
+
 COMMANDS: Mapping[str, Callable[[Namespace], int]] = {
     "up": _up,
     "node": _node,
@@ -93,4 +99,5 @@ COMMANDS: Mapping[str, Callable[[Namespace], int]] = {
     "models fetch": _models_fetch,
     "config": _config,
     "lab": _lab,
+    "probe": _probe,
 }
