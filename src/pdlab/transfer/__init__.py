@@ -1,0 +1,1 @@
+"""Transfers alone: two processes on one link move real pages from pool to pool, verified."""

@@ -1,0 +1,145 @@
+"""What was measured becomes cells of the record: medians, ratios, predictions, and what is void.
+
+A slow yardstick proves nothing: where ``raw_tcp`` itself stays under ``LEAST_RAW_SHARE`` of what
+the link allows, every cell of that trial is void, and says why.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from kvtransfer.path_model import Path, Shape, Step, modelled_s, streamed_s
+from pdlab.records import Cell, LinkRecord, Shares, median_of
+from pdlab.transfer.arms import RAW_TCP, RAW_TCP_ARMS
+from pdlab.transfer.lane import Lane, Sample
+from pdlab.transfer.measure import Measured
+from pdlab.transfer.messages import Told
+
+LEAST_RAW_SHARE = 0.93
+VOID_RATE_BPS = 1e9  # the rate at which the yardstick is known to reach it
+
+
+def cells_of(
+    measured: Measured, link: LinkRecord, link_index: int, line_bytes_per_s: float
+) -> list[Cell]:
+    """One cell for each arm of the trial, in its order."""
+    path = Path(measured.trial.profile.rtt_s, line_bytes_per_s)
+    raw_bps = best_raw_bps(measured.lanes)
+    void = void_reason(measured, path)
+    return [_cell(measured, lane, link, link_index, path, raw_bps, void) for lane in measured.lanes]
+
+
+def best_raw_bps(lanes: Iterable[Lane]) -> float | None:
+    """The median of the better raw arm; None when none was measured."""
+    medians = [_median_bps(lane) for lane in lanes if lane.arm in RAW_TCP_ARMS and lane.samples]
+    return max(medians, default=None)
+
+
+def void_reason(measured: Measured, path: Path) -> str | None:
+    """Why this trial proves nothing, or None. Judged where the yardstick's own speed is known."""
+    profile, tcp = measured.trial.profile, measured.trial.tcp
+    raw_bps = best_raw_bps(measured.lanes)
+    is_known = profile.rate_bps == VOID_RATE_BPS and tcp.buffers == "large" and not profile.loss
+    if raw_bps is None or not is_known:
+        return None
+    moved = max(lane.num_pages for lane in measured.lanes if lane.arm in RAW_TCP_ARMS)
+    payload_bytes = moved * measured.trial.page_bytes
+    bound_bps = 8 * payload_bytes / streamed_s(path, payload_bytes)
+    if raw_bps >= LEAST_RAW_SHARE * bound_bps:
+        return None
+    return (
+        f"raw_tcp reached {raw_bps / 1e9:.3f} Gbit/s,"
+        f" {raw_bps / bound_bps:.2f} of the link's {bound_bps / 1e9:.3f}"
+    )
+
+
+def _cell(
+    measured: Measured,
+    lane: Lane,
+    link: LinkRecord,
+    link_index: int,
+    path: Path,
+    raw_bps: float | None,
+    void: str | None,
+) -> Cell:
+    trial, samples = measured.trial, lane.samples
+    told = [sample.sent.told for sample in samples if sample.sent.told is not None]
+    median_bps = _median_bps(lane)
+    moved_bytes = tuple(sample.num_bytes for sample in samples)
+    was_cut = any(nbytes < trial.num_pages * trial.page_bytes for nbytes in moved_bytes)
+    return Cell(
+        arm=RAW_TCP if lane.arm in RAW_TCP_ARMS else lane.arm,
+        rtt_s=trial.profile.rtt_s,
+        rate_bps=trial.profile.rate_bps,
+        page_bytes=trial.page_bytes,
+        payload_bytes=trial.payload_bytes,
+        stripes=max((t.stripes for t in told), default=RAW_TCP_ARMS.get(lane.arm, 1)),
+        window_bytes=told[-1].window_bytes if told else None,
+        frame_bytes=told[-1].frame_bytes if told else None,
+        goodput_bps=tuple(sample.goodput_bps for sample in samples),
+        median_goodput_bps=median_bps,
+        ratio_to_raw_tcp=median_bps / raw_bps if raw_bps else None,
+        predicted_bps=_predicted_bps(samples, told, path),
+        verdict=_most_frequent(t.verdict for t in told if t.verdict is not None),
+        shares=_shares(samples),
+        cpu_s_per_gb=_median_of(1e9 * sample.cpu_s / sample.num_bytes for sample in samples),
+        verified=bool(samples) and all(sample.verified for sample in samples),
+        link=link_index,
+        loss=trial.profile.loss,
+        jitter_s=trial.profile.jitter_s,
+        buffers=trial.tcp.buffers,
+        congestion=link.congestion,
+        moved_bytes=moved_bytes if was_cut else (),
+        time_limit_s=trial.limit_s,
+        warm_bytes=lane.warm_bytes,
+        warmup_bytes=sum(t.warmup_bytes for t in told),
+        sender_cpu_s_per_gb=_median_of(1e9 * s.sent.cpu_s / s.num_bytes for s in samples),
+        receiver_cpu_s_per_gb=_median_of(1e9 * s.collected.cpu_s / s.num_bytes for s in samples),
+        rss_growth_bytes=_rss_growth_bytes(lane),
+        digest=samples[-1].collected.digest if samples else None,
+        void=void,
+        notes=() if lane.failure is None else (f"given up: {lane.failure}",),
+    )
+
+
+def _median_bps(lane: Lane) -> float:
+    return median_of(tuple(sample.goodput_bps for sample in lane.samples))
+
+
+def _median_of(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return median(found) if found else None
+
+
+def _rss_growth_bytes(lane: Lane) -> int | None:
+    """The most that a repetition's peaks stood above the start."""
+    peaks = [s.sent.peak_rss_bytes + s.collected.peak_rss_bytes for s in lane.samples]
+    return max(peaks) - lane.ends.rss_bytes if peaks else None
+
+
+def _predicted_bps(samples: Sequence[Sample], told: Sequence[Told], path: Path) -> float | None:
+    """The model, with R and B of the link; a yardstick is taken to fill it."""
+    if not samples:
+        return None
+    payload_bytes = samples[-1].num_bytes
+    frame_bytes = told[-1].frame_bytes if told else None
+    if frame_bytes is None:
+        return 8 * payload_bytes / streamed_s(path, payload_bytes)
+    window_bytes = told[-1].window_bytes or 0
+    shape = Shape((Step(0.0, payload_bytes),), frame_bytes, window_bytes)
+    return 8 * payload_bytes / modelled_s(shape, path)
+
+
+def _shares(samples: Sequence[Sample]) -> Shares | None:
+    """Of the repetition whose goodput is the median (the lower one of two)."""
+    ordered = sorted((s for s in samples if s.sent.told), key=lambda s: s.goodput_bps)
+    if not ordered:
+        return None
+    told = ordered[(len(ordered) - 1) // 2].sent.told
+    assert told is not None, "only such samples were kept"
+    return Shares(told.producer_s, told.prepare_s, told.window_s, told.transport_s)
+
+
+def _most_frequent(verdicts: Iterable[str]) -> str | None:
+    counted = Counter(verdicts).most_common(1)
+    return counted[0][0] if counted else None
