@@ -68,7 +68,7 @@ def report_of(queue: FrameQueue, mode: str, pair: PairPath, now: float) -> Trans
 def log_report(
     report: TransferReport, transfer_id: TransferId, peer: str, *, slow_s: float
 ) -> None:
-    """A warning when it took much longer than ``auto`` would have: ``slow_s``, and twice as long."""
+    """A warning when it took much longer than ``auto`` would: by ``slow_s``, and twice as long."""
     is_slow = report.duration_s > max(report.auto_s + slow_s, SLOW_FACTOR * report.auto_s)
     log.log(
         logging.WARNING if is_slow else logging.DEBUG,
@@ -107,7 +107,7 @@ def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:
         evidence_of(
             queue.record,
             frame_bytes=queue.wire_bytes / queue.num_frames,
-            own_rate_bytes_per_s=queue.page_bytes / duration_s,
+            own_rate_bytes_per_s=queue.page_bytes / max(duration_s, 1e-9),
             rtt_s=pair.rtt_s,
             rate_bytes_per_s=pair.rate_bytes_per_s,
         )

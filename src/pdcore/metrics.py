@@ -5,16 +5,17 @@ metrics are its own (``router.metrics``).
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pdcore.cluster import NodeLoad
 from pdcore.errors import ConfigError, root_cause
+from pdcore.pair_metrics import PairSource, pair_families
 from pdcore.rpc import split_address
 from pdcore.settings import TlsSettings
 from pdwire.v1.generation_pb2 import TransferReport
@@ -48,6 +49,9 @@ class NodeMetrics:
             "inter_token_seconds", "Between two tokens of one sequence."
         )
         self.transfers = self._counter("transfers", "Transfers.", "mode", "outcome")
+        self.transfer_verdicts = self._counter(
+            "transfer_verdicts", "Committed transfers by what bound them.", "mode", "verdict"
+        )
         self.transfer_bytes = self._counter("transfer_bytes", "KV payload bytes sent.", "mode")
         self.transfer_s = self._counter(
             "transfer_seconds", "Where transfers' time went.", "mode", "share"
@@ -56,7 +60,11 @@ class NodeMetrics:
     def show_load(self, source: LoadSource) -> None:
         """Add the gauges that are read from the node at scrape time. Call it on the event loop,
         which owns what they show: a scrape, on its own thread, has the loop read them."""
-        self.registry.register(_LoadCollector(source, asyncio.get_running_loop()))
+        self._show(lambda: _load_families(source))
+
+    def show_pairs(self, source: PairSource) -> None:
+        """Add the gauges of a prefill node's pairs, in the same way."""
+        self._show(lambda: pair_families(source.states()))
 
     @contextmanager
     def count_request(self) -> Iterator[None]:
@@ -69,8 +77,9 @@ class NodeMetrics:
         self.requests.labels("finished").inc()
 
     def count_transfer(self, report: TransferReport) -> None:
-        """Count a committed transfer and its four shares."""
+        """Count a committed transfer, its verdict and its four shares."""
         self.transfers.labels(report.mode, "committed").inc()
+        self.transfer_verdicts.labels(report.mode, report.verdict).inc()
         self.transfer_bytes.labels(report.mode).inc(report.wire_bytes)
         for share in ("producer", "prepare", "window", "transport"):
             self.transfer_s.labels(report.mode, share).inc(getattr(report, f"{share}_s"))
@@ -87,6 +96,9 @@ class NodeMetrics:
         except OSError as error:
             raise ConfigError(f"metrics: cannot listen on {address}: {error.strerror}") from None
 
+    def _show(self, read: Callable[[], list[Metric]]) -> None:
+        self.registry.register(_LoopCollector(read))
+
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"pdspan_{name}", text, labels, registry=self.registry)
 
@@ -99,26 +111,32 @@ def _outcome(error: BaseException) -> str:
     return type(cause).__name__
 
 
-class _LoadCollector(Collector):
-    def __init__(self, source: LoadSource, loop: asyncio.AbstractEventLoop) -> None:
-        self._source = source
-        self._loop = loop
+class _LoopCollector(Collector):
+    """Has the event loop read what it owns."""
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        return asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(SCRAPE_S)
+    def __init__(self, read: Callable[[], list[Metric]]) -> None:
+        self._read = read
+        self._loop = asyncio.get_running_loop()
 
-    async def _read(self) -> list[GaugeMetricFamily]:
-        load = self._source.load()
-        pages = GaugeMetricFamily("pdspan_pages", "KV pages by state.", labels=["state"])
-        for state in ("free", "cached", "reserved", "used", "draining", "promised"):
-            pages.add_metric([state], getattr(load, f"pages_{state}"))
-        pages.add_metric(["shared"], self._source.pages_shared)
-        return [
-            pages,
-            _gauge("queued", "Requests that wait for pages.", load.num_queued),
-            _gauge("running", "Sequences or prompts that compute.", load.num_running),
-            _gauge("transferring", "Requests whose KV is on its way.", load.num_transferring),
-        ]
+    def collect(self) -> Iterable[Metric]:
+        return asyncio.run_coroutine_threadsafe(self._read_there(), self._loop).result(SCRAPE_S)
+
+    async def _read_there(self) -> list[Metric]:
+        return self._read()
+
+
+def _load_families(source: LoadSource) -> list[Metric]:
+    load = source.load()
+    pages = GaugeMetricFamily("pdspan_pages", "KV pages by state.", labels=["state"])
+    for state in ("free", "cached", "reserved", "used", "draining", "promised"):
+        pages.add_metric([state], getattr(load, f"pages_{state}"))
+    pages.add_metric(["shared"], source.pages_shared)
+    return [
+        pages,
+        _gauge("queued", "Requests that wait for pages.", load.num_queued),
+        _gauge("running", "Sequences or prompts that compute.", load.num_running),
+        _gauge("transferring", "Requests whose KV is on its way.", load.num_transferring),
+    ]
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -14,8 +14,10 @@ from kvtransfer.credit import Credit
 from kvtransfer.frame_queue import FrameQueue, SenderState
 from kvtransfer.limits import limits_for
 from kvtransfer.messages import Handoff, Reply
+from kvtransfer.path import PathEstimator
 from kvtransfer.path_model import Path
 from kvtransfer.send_stripe import OutgoingFrame
+from kvtransfer.stripe_policy import StripePolicy
 from kvtransfer.window import window_for
 from pdcore.generation import TransferId
 from pdcore.kv_layout import KvLayout
@@ -34,13 +36,16 @@ class CostedTransfer:
         world: Path,
     ) -> None:
         self.limits = limits_for(mode, settings, layout)
+        path = PathEstimator()
         self.queue = FrameQueue(
             TransferId("costed"),
             layout,
             num_pages=len(page_ready_s),
             limits=self.limits,
-            window=window_for(self.limits),
+            window=window_for(self.limits, path),
             credit=Credit(settings.credit_bytes),
+            path=path,
+            stripes=StripePolicy(path),
             settings=settings,
         )
         self.now = 0.0
@@ -81,8 +86,11 @@ class CostedTransfer:
             if isinstance(message, OutgoingFrame):
                 self._send(stripe, message)
             elif isinstance(message, Handoff):
-                arrives_s = max(self.now, self._line_free_s) + self._world.rtt_s / 2
-                self._at(max(arrives_s, self._receiver_free_s), lambda: self._reply(stripe))
+                self._send_handoff(stripe)
+
+    def _send_handoff(self, stripe: int) -> None:
+        arrives_s = max(self.now, self._line_free_s) + self._world.rtt_s / 2
+        self._at(max(arrives_s, self._receiver_free_s), lambda: self._reply(stripe))
 
     def _send(self, stripe: int, frame: OutgoingFrame) -> None:
         world, queue = self._world, self.queue

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from pdcore.cluster import NodeLoad
 from pdcore.metrics import NodeMetrics
+from pdcore.pair_metrics import PairState
 from pdcore.rpc import split_address
 from pdcore.settings import load_cluster
 from router.metrics import RouterMetrics
@@ -21,6 +22,9 @@ class Idle:
 
     def load(self) -> NodeLoad:
         return NodeLoad()
+
+    def states(self) -> list[PairState]:
+        return []
 
 
 def test_files_that_are_named_exist() -> None:
@@ -48,6 +52,7 @@ def test_ports_are_those_of_the_cluster_file() -> None:
 async def test_metrics_that_are_named_exist() -> None:
     metrics = NodeMetrics()
     metrics.show_load(Idle())
+    metrics.show_pairs(Idle())
     await asyncio.to_thread(check_names, metrics)
 
 
