@@ -8,6 +8,7 @@ from pdlab.link.hosts import Host
 from pdlab.link.link import Counters, Link, LinkCounters, MeasuredLink
 from pdlab.link.opening import LINKS, attach, find_link, keep_link, open_link
 from pdlab.link.profile import BUFFERS, MTU_BYTES, PAYLOAD_SHARE, LinkProfile, TcpSettings
+from pdlab.link.state import clear_leftovers, known_links, take_down
 
 __all__ = [
     "open_link",
@@ -25,4 +26,7 @@ __all__ = [
     "keep_link",
     "find_link",
     "attach",
+    "take_down",
+    "known_links",
+    "clear_leftovers",
 ]

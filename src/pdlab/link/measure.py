@@ -2,7 +2,8 @@
 
 The ends are two small processes (``measure_ends.py``), so this works on any kind of link and says
 what a program there would see. Round trips are counted on an idle connection, after its first few;
-the rate is what the receiver got per second of payload, once the flows have had time to speed up.
+the rate is the payload that the receiver got, once the flows have had time to speed up: the median
+of ten short spans, since what a retransmission held back arrives all at once.
 """
 
 import json
@@ -59,13 +60,13 @@ def measure_hosts(
                 raise MeasurementFailed(f"the measuring server did not start: {_last_line(end)}")
             counts = (str(NUM_ROUND_TRIPS), str(NUM_FLOWS))
             round_trips = _call(_python(client, "call", address_of(int(port)), *counts), warm_s)
-            received = json.loads(end.stdout.readline() or "{}")
+            received = json.loads(end.stdout.readline() or "[]")
         finally:
             end.kill()
-    if not received.get("bytes"):
+    if not any(received):
         raise MeasurementFailed("no byte of the measuring transfer came through the link")
-    rate_bps = received["bytes"] * 8 / received["seconds"]
-    return Measurement(tuple(round_trips), rate_bps, NUM_FLOWS, received["bytes"])
+    rate_bps = median(received) * 8 / (MEASURED_S / len(received))
+    return Measurement(tuple(round_trips), rate_bps, NUM_FLOWS, sum(received))
 
 
 def _python(host: Host, *arguments: str) -> list[str]:

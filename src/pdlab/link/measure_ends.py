@@ -1,7 +1,7 @@
 """The two ends of a measurement, run as a program of its own; the standard library alone.
 
-    serve ADDRESS WARM_S MEASURED_S   prints its port, answers pings, then counts what flows bring
-                                      between WARM_S and WARM_S + MEASURED_S, and prints that
+    serve ADDRESS WARM_S MEASURED_S   prints its port, answers pings, then lets flows run for WARM_S
+                                      and prints how many bytes came in each tenth of MEASURED_S
     call ADDRESS:PORT NUM_PINGS NUM_FLOWS   prints the round trips in seconds, then fills the link
                                             until the server hangs up
 
@@ -16,6 +16,7 @@ import time
 
 PING, FLOW = b"p", b"f"
 NUM_UNCOUNTED_PINGS = 3
+NUM_SLICES = 10
 CHUNK_BYTES = 2**18
 
 
@@ -23,9 +24,8 @@ def serve(address: str, warm_s: float, measured_s: float) -> None:
     """Ends by itself once it has counted."""
     listener = socket.create_server((address, 0), backlog=64)
     print(listener.getsockname()[1], flush=True)
-    flows = _answer_pings(listener)
-    num_bytes, seconds = _count(listener, flows, warm_s, measured_s)
-    print(json.dumps({"bytes": num_bytes, "seconds": seconds}), flush=True)
+    first_flow = _answer_pings(listener)
+    print(json.dumps(_count(listener, first_flow, warm_s, measured_s)), flush=True)
 
 
 def call(address: str, num_pings: int, num_flows: int) -> None:
@@ -50,25 +50,30 @@ def _answer_pings(listener: socket.socket) -> socket.socket:
 
 def _count(
     listener: socket.socket, first: socket.socket, warm_s: float, measured_s: float
-) -> tuple[int, float]:
-    """Bytes received after ``warm_s``, and in how many seconds."""
+) -> list[int]:
+    """Bytes received in each of ``NUM_SLICES`` equal parts of ``measured_s``, after ``warm_s``."""
     buffer = bytearray(CHUNK_BYTES)
-    started_s = time.monotonic()
-    counted_from_s, num_bytes = started_s + warm_s, 0
+    counts = [0] * NUM_SLICES
+    counted_from_s = time.monotonic() + warm_s
     with selectors.DefaultSelector() as selector:
         for connection in (listener, first):
             selector.register(connection, selectors.EVENT_READ)
-        while (now_s := time.monotonic()) < counted_from_s + measured_s:
-            for key, _ in selector.select(0.05):
+        while True:
+            for key, _ in selector.select(measured_s / NUM_SLICES):
                 ready = key.fileobj
                 assert isinstance(ready, socket.socket)
+                received = 0
                 if ready is listener:
                     selector.register(listener.accept()[0], selectors.EVENT_READ)
-                elif received := ready.recv_into(buffer):
-                    num_bytes += received if now_s >= counted_from_s else 0
-                else:
+                elif not (received := ready.recv_into(buffer)):
                     selector.unregister(ready)
-    return num_bytes, now_s - counted_from_s
+                number = int((time.monotonic() - counted_from_s) // (measured_s / NUM_SLICES))
+                if number >= NUM_SLICES:
+                    return counts
+                if number >= 0:
+                    counts[number] += received
+            if time.monotonic() > counted_from_s + measured_s:
+                return counts
 
 
 def _connect(host: str, port: int, kind: bytes) -> socket.socket:

@@ -58,6 +58,10 @@ def ip(*arguments: str) -> str:
     return _run(["ip", *arguments])
 
 
+def tc(*arguments: str) -> str:
+    return _run(["tc", *arguments])
+
+
 def _run(command: Sequence[str]) -> str:
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -10,8 +10,11 @@ from typing import Protocol
 from pdcore.errors import ConfigError
 from pdlab.link.hosts import Host
 from pdlab.link.link import Link, LinkControl
+from pdlab.link.loopback import LoopbackLink
+from pdlab.link.netem import NetemLink
 from pdlab.link.processes import Process
 from pdlab.link.profile import LinkProfile, TcpSettings
+from pdlab.link.relay import RelayLink
 from pdlab.link.state import LinkState, known_links, register, take_down, update
 from pdlab.link.tun import TunLink
 
@@ -30,6 +33,9 @@ class LinkKind(Protocol):
 
 LINKS: Mapping[str, LinkKind] = {
     "tun": TunLink(),
+    "netem": NetemLink(),
+    "relay": RelayLink(),
+    "loopback": LoopbackLink(),
 }
 
 _numbers = count(1)
@@ -44,6 +50,7 @@ def open_link(
     """A link for this block. Whatever happens in it, nothing is left, processes on it included."""
     name = f"{os.getpid()}-{next(_numbers)}"
     state = LinkState(name, kind, profile, tcp, owner=Process.with_pid(os.getpid()))
+    register(state)
     lifeline, held = os.pipe()
     try:
         yield _bring_up(state, lifeline)
@@ -56,6 +63,7 @@ def open_link(
 def keep_link(name: str, kind: str, profile: LinkProfile, tcp: TcpSettings) -> Link:
     """A link that outlives this process, until ``take_down``."""
     state = LinkState(name, kind, profile, tcp, owner=Process.with_pid(os.getpid()))
+    register(state)
     try:
         link = _bring_up(state, lifeline=None)
         update(replace(find_link(name), owner=None))
@@ -87,5 +95,4 @@ def attach(state: LinkState) -> Link:
 def _bring_up(state: LinkState, lifeline: int | None) -> Link:
     if state.kind not in LINKS:
         raise ConfigError(f"no link {state.kind!r}; there are: {', '.join(LINKS)}")
-    register(state)
     return attach(LINKS[state.kind].bring_up(state, lifeline))

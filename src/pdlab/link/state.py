@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ class LinkState:
 
 
 def state_dir() -> Path:
-    """For root ``/run/pdspan/links``; else below ``$XDG_RUNTIME_DIR``, or in a directory of /tmp."""
+    """Root's is ``/run/pdspan/links``; others' is below ``$XDG_RUNTIME_DIR``, or in /tmp."""
     if os.geteuid() == 0:
         return Path("/run/pdspan/links")
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -104,6 +105,15 @@ def clear_leftovers() -> list[str]:
     for state in leftovers:
         take_down(state)
     return [state.name for state in leftovers]
+
+
+@contextmanager
+def listener_of(state: LinkState) -> Iterator[int]:
+    """The unix socket on which the link's process will listen; this end of it is closed again."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(state.socket_path))
+        listener.listen()
+        yield listener.fileno()
 
 
 NAMESPACED = frozenset({"tun", "netem"})

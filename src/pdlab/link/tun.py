@@ -7,7 +7,6 @@ and, once, a C compiler.
 
 import fcntl
 import os
-import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from pdlab.link.hosts import Host
 from pdlab.link.namespaced import DEVICE, add_hosts, check_root, namespaced_hosts, start_devices
 from pdlab.link.namespaces import ip
 from pdlab.link.processes import start_process
-from pdlab.link.state import LinkState, update
+from pdlab.link.state import LinkState, listener_of, update
 
 TUN = Path("/dev/net/tun")
 
@@ -39,7 +38,7 @@ class TunLink:
         program = compiled_forwarder()
         add_hosts(state)
         a, b = state.namespaces
-        with _device(a) as device_a, _device(b) as device_b, _listener(state) as listener:
+        with _device(a) as device_a, _device(b) as device_b, listener_of(state) as listener:
             start_devices(state)
             fds = [device_a, device_b, listener] + ([] if lifeline is None else [lifeline])
             command = [str(program), *map(str, fds)]
@@ -74,11 +73,3 @@ def _device(namespace: str) -> Iterator[int]:
         raise ConfigError(f"{TUN}: no TUN device: {error.strerror}") from None
     finally:
         os.close(fd)
-
-
-@contextmanager
-def _listener(state: LinkState) -> Iterator[int]:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(state.socket_path))
-        listener.listen()
-        yield listener.fileno()
