@@ -10,7 +10,7 @@ from pathlib import Path
 from pdcore.cluster import NodeRole
 from pdcore.settings import ModelSettings
 from pdcore.version import __version__
-from pdspan import lab_arguments, probe_command
+from pdspan import lab_arguments, link_commands, probe_command
 from pdspan.subcommand import Commands, add_command, whole
 
 DEFAULT_MODEL = ModelSettings().path
@@ -32,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_config(commands)
     probe_command.add_to(commands)
     lab_arguments.add_to(commands)
+    link_commands.add_to(commands)
     return parser
 
 

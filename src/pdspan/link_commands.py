@@ -171,10 +171,9 @@ def _measure(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps(asdict(found)))
         return 0
+    rtt_min, rtt_median = format_seconds(found.rtt_min_s), format_seconds(found.rtt_median_s)
     print(f"asked for: {found.kind}, {found.profile}")
-    print(
-        f"rtt        {format_seconds(found.rtt_min_s)} min, {format_seconds(found.rtt_median_s)} median"
-    )
+    print(f"rtt        {rtt_min} min, {rtt_median} median")
     print(f"rate       {format_bits_per_s(found.rate_bps)} of payload, {found.num_flows} TCP flows")
     for limit in found.limits:
         print(limit)

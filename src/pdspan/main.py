@@ -86,6 +86,12 @@ def _lab(arguments: Namespace) -> int:
     return lab_arguments.run(arguments)
 
 
+def _link(arguments: Namespace) -> int:
+    from pdspan import link_commands
+
+    return link_commands.run(arguments)
+
+
 def _probe(arguments: Namespace) -> int:
     from pdspan import probe_command
 
@@ -99,5 +105,6 @@ COMMANDS: Mapping[str, Callable[[Namespace], int]] = {
     "models fetch": _models_fetch,
     "config": _config,
     "lab": _lab,
+    "link": _link,
     "probe": _probe,
 }

@@ -4,7 +4,7 @@ import os
 
 from pdcore.errors import ConfigError
 from pdlab.link.hosts import Host
-from pdlab.link.namespaces import add_namespace, ip, write_sysctls
+from pdlab.link.namespaces import add_namespace, ip, read_sysctl, write_sysctls
 from pdlab.link.profile import MTU_BYTES
 from pdlab.link.state import LinkState
 
@@ -23,9 +23,9 @@ def check_root(kind: str) -> None:
 def add_hosts(state: LinkState) -> None:
     for namespace in state.namespaces:
         add_namespace(namespace)
-        write_sysctls(
-            namespace, {f"net.ipv4.{key}": value for key, value in state.tcp.sysctls().items()}
-        )
+        write_sysctls(namespace, state.tcp.sysctls())
+        if state.tcp.congestion is not None:
+            _set_congestion(namespace, state.tcp.congestion)
 
 
 def start_devices(state: LinkState) -> None:
@@ -42,3 +42,13 @@ def namespaced_hosts(state: LinkState) -> tuple[Host, Host]:
         for name, address, namespace in zip("ab", ADDRESSES, state.namespaces, strict=True)
     )
     return a, b
+
+
+def _set_congestion(namespace: str, name: str) -> None:
+    try:
+        write_sysctls(namespace, {"net.ipv4.tcp_congestion_control": name})
+    except ConfigError:
+        available = read_sysctl(namespace, "net.ipv4.tcp_available_congestion_control")
+        raise ConfigError(
+            f"this kernel has no congestion control {name!r}; it has: {available}"
+        ) from None

@@ -86,15 +86,13 @@ class TcpSettings:
             raise ConfigError(f"no TCP buffers {self.buffers!r}; there are: {', '.join(BUFFERS)}")
 
     def sysctls(self) -> dict[str, str]:
-        """Below ``net.ipv4``, for a network namespace."""
+        """For a network namespace; the congestion control is set apart."""
         rmem, wmem = BUFFERS[self.buffers]
-        congestion = {} if self.congestion is None else {"tcp_congestion_control": self.congestion}
         return {
-            "tcp_rmem": rmem,
-            "tcp_wmem": wmem,
-            "tcp_slow_start_after_idle": str(int(self.slow_start_after_idle)),
-            "tcp_no_metrics_save": str(int(not self.metrics_save)),
-            **congestion,
+            "net.ipv4.tcp_rmem": rmem,
+            "net.ipv4.tcp_wmem": wmem,
+            "net.ipv4.tcp_slow_start_after_idle": str(int(self.slow_start_after_idle)),
+            "net.ipv4.tcp_no_metrics_save": str(int(not self.metrics_save)),
         }
 
 

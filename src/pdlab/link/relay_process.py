@@ -35,9 +35,9 @@ class Path:
         self.in_flight_bytes = round(queue_bytes + rate_bps / 8 * delay_s)
 
     async def open(self) -> None:
-        """Returns once no cut holds bytes up."""
+        """Returns once no cut holds bytes up; a new one may have come while it slept."""
         loop = asyncio.get_running_loop()
-        while (wait_s := self.closed_until_s - loop.time()) > 0:
+        while (wait_s := self.closed_until_s - loop.time()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(wait_s)
 
     def due_s(self, num_bytes: int, *, now_s: float) -> float:

@@ -74,8 +74,11 @@ def register(state: LinkState) -> None:
         )
     with _locked():
         clear_leftovers()
-        if (path := _path(state.name)).exists():
-            raise ConfigError(f"a link {state.name!r} is already up; 'pdspan link down' ends it")
+        if _read(path := _path(state.name)) is not None:
+            raise ConfigError(
+                f"a link {state.name!r} is already up; "
+                f"'pdspan link down --name {state.name}' takes it down"
+            )
         _write(path, state)
 
 
