@@ -79,6 +79,35 @@ def decode_standing(data: bytes) -> Standing:
     return wire.standing_from_proto(_parse(pb.Standing(), data))
 
 
+def encode_ping_reply(tcp_rmem_max_bytes: int | None) -> bytes:
+    return pb.PingReply(tcp_rmem_max_bytes=tcp_rmem_max_bytes or 0).SerializeToString()
+
+
+def decode_ping_reply(data: bytes) -> int | None:
+    """The largest receive buffer of the other end, if it knows."""
+    return _parse(pb.PingReply(), data).tcp_rmem_max_bytes or None
+
+
+def encode_warm(filler: bytes) -> bytes:
+    return pb.WarmMessage(filler=filler).SerializeToString()
+
+
+def decode_warm(data: bytes) -> int:
+    """How many bytes of filler there are; they are not looked at."""
+    filler, rest = _field(memoryview(data), _HEADER_TAG, "filler")
+    if rest:
+        raise ProtocolViolation(f"{len(rest)} bytes follow the filler of a WarmMessage")
+    return len(filler)
+
+
+def encode_warm_reply(received_bytes: int) -> bytes:
+    return pb.WarmReply(received_bytes=received_bytes).SerializeToString()
+
+
+def decode_warm_reply(data: bytes) -> int:
+    return _parse(pb.WarmReply(), data).received_bytes
+
+
 def _parse(message: M, data: bytes | memoryview) -> M:
     try:
         message.ParseFromString(bytes(data))

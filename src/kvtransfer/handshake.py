@@ -11,7 +11,7 @@ from pdcore.errors import EpochMismatch, LayoutMismatch, ProtocolViolation
 from pdcore.kv_layout import KvLayout
 from pdcore.settings import MAX_STRIPES
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 MAX_NAME_CHARS = 256  # names and ids are kept, so none may be as large as a message
 

@@ -23,6 +23,7 @@ from kvtransfer.incoming import IncomingTransfer, TransferState
 from kvtransfer.incoming_stream import IncomingStream, StreamState
 from kvtransfer.messages import Handoff, Identity, Standing
 from kvtransfer.pages import PageSink, TransferTarget
+from kvtransfer.path_service import PathService
 from kvtransfer.registry import TransferRegistry
 from pdcore.errors import NodeDraining, PeerUnavailable, ProtocolViolation
 from pdcore.generation import TransferId
@@ -71,6 +72,7 @@ class KvReceiver:
         self._registry = TransferRegistry(identity, layout, sink, settings)
         self._owners: dict[TransferId, Incoming] = {}
         self._waits: dict[TransferId, dict[IncomingStream, _Wait]] = {}
+        self._path = PathService(identity.node, settings)
         self._closed = asyncio.Event()
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -78,6 +80,8 @@ class KvReceiver:
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             "Attach": grpc.unary_stream_rpc_method_handler(self._attach),
             "Push": grpc.stream_stream_rpc_method_handler(self._push),
+            "Ping": grpc.unary_unary_rpc_method_handler(self._path.ping),
+            "Warm": grpc.stream_stream_rpc_method_handler(self._path.warm),
         }
         generic = grpc.method_handlers_generic_handler(SERVICE, handlers)
         server.add_generic_rpc_handlers((generic,))
@@ -100,6 +104,7 @@ class KvReceiver:
     def close(self) -> None:
         """The node drains: every pair ends, by name. Transfers that run go on."""
         self._closed.set()
+        self._path.close()
 
     async def _attach(self, request: bytes, context: Context) -> None:
         async with aborting(context):

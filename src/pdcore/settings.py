@@ -18,6 +18,7 @@ from pdcore.typed_table import OneOf, Within, merged, read_table
 
 Count = Annotated[int, Within(1)]
 Bytes = Annotated[int, Within(1)]
+BytesOrNone = Annotated[int, Within(0)]  # 0: not at all
 Seconds = Annotated[float, Within(0, above=True)]
 
 MAX_STRIPES = 64  # a receiver refuses more, whatever its own setting
@@ -56,6 +57,7 @@ class TransferSettings:
     """``mode`` is a row of ``kvtransfer.limits.MODES``; the byte numbers fill that row in."""
 
     mode: str = "auto"
+    taper: bool = True  # a prompt's last chunk in smaller parts, where pages leave during prefill
     frame_bytes: Bytes = 2 * 2**20
     window_bytes: Bytes = 64 * 2**20
     stripes: Annotated[int, Within(1, MAX_STRIPES)] = 4  # connections of each pair
@@ -64,6 +66,10 @@ class TransferSettings:
     park_streams: Count = 64  # most Push streams of one peer that wait so
     resume_s: Seconds = 2.0  # how long a broken connection may take to come back
     stall_s: Seconds = 10.0  # no byte acknowledged for so long, though it could: the transfer fails
+    warmup_bytes: BytesOrNone = 64 * 2**20  # most of one warm-up of a pair; 0: none
+    accept_warmup_bytes: BytesOrNone = 256 * 2**20  # taken of one connection within 10 s
+    slow_s: Seconds = 0.25  # a transfer that takes so much longer than auto would, is logged
+    trace: str | None = None  # a file that gets one JSON line per event of a transfer
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,3 +121,25 @@ class PushReply(_message.Message):
     credit_bytes: int
     committed: bool
     def __init__(self, attempt: _Optional[int] = ..., acked_bytes: _Optional[int] = ..., acked_frames: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., committed: _Optional[bool] = ...) -> None: ...
+
+class PingRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PingReply(_message.Message):
+    __slots__ = ("tcp_rmem_max_bytes",)
+    TCP_RMEM_MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    tcp_rmem_max_bytes: int
+    def __init__(self, tcp_rmem_max_bytes: _Optional[int] = ...) -> None: ...
+
+class WarmMessage(_message.Message):
+    __slots__ = ("filler",)
+    FILLER_FIELD_NUMBER: _ClassVar[int]
+    filler: bytes
+    def __init__(self, filler: _Optional[bytes] = ...) -> None: ...
+
+class WarmReply(_message.Message):
+    __slots__ = ("received_bytes",)
+    RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    received_bytes: int
+    def __init__(self, received_bytes: _Optional[int] = ...) -> None: ...

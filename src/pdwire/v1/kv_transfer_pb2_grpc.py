@@ -44,6 +44,16 @@ class KvTransferStub:
                 request_serializer=pdwire_dot_v1_dot_kv__transfer__pb2.PushMessage.SerializeToString,
                 response_deserializer=pdwire_dot_v1_dot_kv__transfer__pb2.PushReply.FromString,
                 _registered_method=True)
+        self.Ping = channel.unary_unary(
+                '/pdwire.v1.KvTransfer/Ping',
+                request_serializer=pdwire_dot_v1_dot_kv__transfer__pb2.PingRequest.SerializeToString,
+                response_deserializer=pdwire_dot_v1_dot_kv__transfer__pb2.PingReply.FromString,
+                _registered_method=True)
+        self.Warm = channel.stream_stream(
+                '/pdwire.v1.KvTransfer/Warm',
+                request_serializer=pdwire_dot_v1_dot_kv__transfer__pb2.WarmMessage.SerializeToString,
+                response_deserializer=pdwire_dot_v1_dot_kv__transfer__pb2.WarmReply.FromString,
+                _registered_method=True)
 
 
 class KvTransferServicer:
@@ -64,6 +74,21 @@ class KvTransferServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Ping(self, request, context):
+        """A small round trip, for its time; answered in every state.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Warm(self, request_iterator, context):
+        """Bytes that mean nothing, to bring a connection up to its rate before pages need it. Each message
+        is answered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_KvTransferServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -76,6 +101,16 @@ def add_KvTransferServicer_to_server(servicer, server):
                     servicer.Push,
                     request_deserializer=pdwire_dot_v1_dot_kv__transfer__pb2.PushMessage.FromString,
                     response_serializer=pdwire_dot_v1_dot_kv__transfer__pb2.PushReply.SerializeToString,
+            ),
+            'Ping': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ping,
+                    request_deserializer=pdwire_dot_v1_dot_kv__transfer__pb2.PingRequest.FromString,
+                    response_serializer=pdwire_dot_v1_dot_kv__transfer__pb2.PingReply.SerializeToString,
+            ),
+            'Warm': grpc.stream_stream_rpc_method_handler(
+                    servicer.Warm,
+                    request_deserializer=pdwire_dot_v1_dot_kv__transfer__pb2.WarmMessage.FromString,
+                    response_serializer=pdwire_dot_v1_dot_kv__transfer__pb2.WarmReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -132,6 +167,60 @@ class KvTransfer:
             '/pdwire.v1.KvTransfer/Push',
             pdwire_dot_v1_dot_kv__transfer__pb2.PushMessage.SerializeToString,
             pdwire_dot_v1_dot_kv__transfer__pb2.PushReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Ping(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pdwire.v1.KvTransfer/Ping',
+            pdwire_dot_v1_dot_kv__transfer__pb2.PingRequest.SerializeToString,
+            pdwire_dot_v1_dot_kv__transfer__pb2.PingReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Warm(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/pdwire.v1.KvTransfer/Warm',
+            pdwire_dot_v1_dot_kv__transfer__pb2.WarmMessage.SerializeToString,
+            pdwire_dot_v1_dot_kv__transfer__pb2.WarmReply.FromString,
             options,
             channel_credentials,
             insecure,

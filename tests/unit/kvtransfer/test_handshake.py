@@ -22,7 +22,7 @@ def test_equals_pass() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"protocol": 2}, LayoutMismatch, "protocol: 1 here, 2 at prefill-0"),
+        ({"protocol": 1}, LayoutMismatch, "protocol: 2 here, 1 at prefill-0"),
         ({"layout": replace(TINY, num_layers=2)}, LayoutMismatch, "num_layers: 3 here, 2 there"),
         ({"layout": replace(TINY, model="x")}, LayoutMismatch, "model: tiny here, x there"),
         ({"codec": "fp8"}, LayoutMismatch, "codec: 'fp8' from prefill-0, decode-0 has raw"),
