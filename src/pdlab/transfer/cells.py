@@ -6,6 +6,7 @@ the link allows, every cell of that trial is void, and says why.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import median
 
 from kvtransfer.path_model import Path, Shape, Step, modelled_s, streamed_s
@@ -74,13 +75,13 @@ def _cell(
         page_bytes=trial.page_bytes,
         payload_bytes=trial.payload_bytes,
         stripes=max((t.stripes for t in told), default=RAW_TCP_ARMS.get(lane.arm, 1)),
-        window_bytes=told[-1].window_bytes if told else None,
+        window_bytes=(told[-1].window_bytes or None) if told else None,
         frame_bytes=told[-1].frame_bytes if told else None,
         goodput_bps=tuple(sample.goodput_bps for sample in samples),
         median_goodput_bps=median_bps,
         ratio_to_raw_tcp=median_bps / raw_bps if raw_bps else None,
         predicted_bps=_predicted_bps(samples, told, path),
-        verdict=_most_frequent(t.verdict for t in told if t.verdict is not None),
+        verdict=_most_frequent(t.verdict for t in told),
         shares=_shares(samples),
         cpu_s_per_gb=_median_of(1e9 * sample.cpu_s / sample.num_bytes for sample in samples),
         verified=bool(samples) and all(sample.verified for sample in samples),
@@ -92,7 +93,7 @@ def _cell(
         moved_bytes=moved_bytes if was_cut else (),
         time_limit_s=trial.limit_s,
         warm_bytes=lane.warm_bytes,
-        warmup_bytes=sum(t.warmup_bytes for t in told),
+        warmup_bytes=told[-1].warmup_bytes if told else 0,
         sender_cpu_s_per_gb=_median_of(1e9 * s.sent.cpu_s / s.num_bytes for s in samples),
         receiver_cpu_s_per_gb=_median_of(1e9 * s.collected.cpu_s / s.num_bytes for s in samples),
         rss_growth_bytes=_rss_growth_bytes(lane),
@@ -118,16 +119,18 @@ def _rss_growth_bytes(lane: Lane) -> int | None:
 
 
 def _predicted_bps(samples: Sequence[Sample], told: Sequence[Told], path: Path) -> float | None:
-    """The model, with R and B of the link; a yardstick is taken to fill it."""
+    """The model, with R and B of the link, and o as the sender saw it; half of that is taken to
+    be the receiver's. A yardstick is taken to fill the link."""
     if not samples:
         return None
     payload_bytes = samples[-1].num_bytes
-    frame_bytes = told[-1].frame_bytes if told else None
-    if frame_bytes is None:
+    if not told:
         return 8 * payload_bytes / streamed_s(path, payload_bytes)
-    window_bytes = told[-1].window_bytes or 0
-    shape = Shape((Step(0.0, payload_bytes),), frame_bytes, window_bytes)
-    return 8 * payload_bytes / modelled_s(shape, path)
+    last = told[-1]
+    shape = Shape((Step(0.0, payload_bytes),), last.frame_bytes, last.window_bytes)
+    cost_s = median(t.frame_cost_s for t in told)
+    costly = replace(path, frame_cost_s=cost_s, receive_cost_s=cost_s / 2)
+    return 8 * payload_bytes / modelled_s(shape, costly)
 
 
 def _shares(samples: Sequence[Sample]) -> Shares | None:

@@ -72,7 +72,7 @@ class KvSending:
         sender = KvSender(self._pair, self._pool, outgoing, limits, self._settings)
         sender.pages_ready(move.num_pages)
         sender.hand_off([1], 0)
-        return _told(await sender.run(), limits, layout.layer_bytes)
+        return _told(await sender.run())
 
     def _limits_of(self, mode: str) -> SendLimits:
         return limits_for(mode, self._settings, self._pool.layout)
@@ -83,20 +83,24 @@ def _fills_the_link(mode: str) -> bool:
     return row.windowed and row.frame is FrameUnit.FILL
 
 
-def _told(report: TransferReport, limits: SendLimits, layer_bytes: int) -> Told:
+def _told(report: TransferReport) -> Told:
     return Told(
         mode=report.mode,
         frames=report.frames,
         stripes=report.stripes,
         attempts=report.attempts,
-        window_bytes=limits.window_bytes,
-        frame_bytes=limits.frame_pages * limits.frame_layers * layer_bytes,
+        frame_bytes=report.frame_bytes,
+        window_bytes=report.window_bytes,
         max_in_flight_bytes=report.max_in_flight_bytes,
         duration_s=report.duration_s,
         producer_s=report.producer_s,
         prepare_s=report.prepare_s,
         window_s=report.window_s,
         transport_s=report.transport_s,
+        verdict=report.verdict,
+        verdict_text=report.verdict_text,
+        frame_cost_s=report.frame_cost_s,
+        warmup_bytes=report.warmup_bytes,
     )
 
 

@@ -96,20 +96,22 @@ class Expecting:
 class Told:
     """What a KV transfer's own report says; None of an arm that has none."""
 
-    mode: str = ""
-    frames: int = 0
-    stripes: int = 1
-    attempts: int = 1
-    window_bytes: int | None = None
-    frame_bytes: int | None = None
-    max_in_flight_bytes: int = 0
-    duration_s: float = 0.0
-    producer_s: float = 0.0
-    prepare_s: float = 0.0
-    window_s: float = 0.0
-    transport_s: float = 0.0
-    verdict: str | None = None
-    warmup_bytes: int = 0
+    mode: str
+    frames: int
+    stripes: int
+    attempts: int
+    frame_bytes: int
+    window_bytes: int  # 0: one frame at a time
+    max_in_flight_bytes: int
+    duration_s: float
+    producer_s: float
+    prepare_s: float
+    window_s: float
+    transport_s: float
+    verdict: str
+    verdict_text: str
+    frame_cost_s: float
+    warmup_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

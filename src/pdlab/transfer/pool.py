@@ -42,12 +42,34 @@ def layout_of(page_bytes: int) -> KvLayout:
     return KvLayout("laboratory", 1, 1, page_bytes // _SMALLEST_BYTES, 1, "bfloat16")
 
 
+def page_table(seed: int, pool_bytes: int, page_bytes: int) -> list[int]:
+    """Where the logical pages of such a pool lie; the other end can tell, too."""
+    table = list(range(pool_bytes // page_bytes))
+    random.Random(f"{seed} {page_bytes}").shuffle(table)
+    return table
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """Logical pages [first_page, first_page + num_pages) of the page table."""
 
     first_page: int
     num_pages: int
+
+
+def num_wrong(digests: str, expected: str, first_page: int) -> int:
+    """How many of ``digests``, of the logical pages from ``first_page`` on, differ from those of
+    the whole payload."""
+    size = DIGEST_CHARACTERS
+    offset = first_page * size
+    return sum(
+        digests[start : start + size] != expected[offset + start : offset + start + size]
+        for start in range(0, len(digests), size)
+    )
+
+
+def joint_digest(digests: str) -> str:
+    return xxhash.xxh3_64_hexdigest(digests.encode())
 
 
 class Pool:
@@ -59,7 +81,7 @@ class Pool:
         self._seed = seed
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         ctypes.memset(self.address, 0, num_bytes)  # a first touch later would be measured
-        self.page_table: Sequence[int] = ()
+        self.page_table: list[int] = []
         self.layout = layout_of(_SMALLEST_BYTES)
 
     @property
@@ -69,9 +91,7 @@ class Pool:
     def number(self, page_bytes: int) -> None:
         """From now on the pool consists of pages of this size, scattered anew."""
         self.layout = layout_of(page_bytes)
-        table = list(range(self.num_bytes // page_bytes))
-        random.Random(f"{self._seed} {page_bytes}").shuffle(table)
-        self.page_table = table
+        self.page_table = page_table(self._seed, self.num_bytes, page_bytes)
 
     def fill(self) -> None:
         """Bytes that differ from page to page, whatever a page is."""

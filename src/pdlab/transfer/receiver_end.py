@@ -7,8 +7,6 @@ runner collects it: every page is compared with the digest that the sender compu
 import asyncio
 from dataclasses import dataclass
 
-import xxhash
-
 from pdcore.errors import PdspanError, PeerUnavailable
 from pdcore.settings import cluster_from_table
 from pdlab.transfer.arm import Place, Receiving
@@ -25,7 +23,7 @@ from pdlab.transfer.messages import (
     NotOurs,
     OpenArm,
 )
-from pdlab.transfer.pool import DIGEST_CHARACTERS, Extent, Pool
+from pdlab.transfer.pool import Extent, Pool, joint_digest, num_wrong
 from pdlab.transfer.usage import cpu_s, peak_rss_bytes, reset_peak_rss
 
 SEED = 2
@@ -81,17 +79,8 @@ class ReceiverEnd:
             raise failure
         used_s, peak_bytes = cpu_s() - arriving.cpu_before_s, peak_rss_bytes()
         digests = self._pool.digests(_extent(arriving.move))
-        wrong = self._num_wrong(digests, arriving.move)
-        return Collected(used_s, peak_bytes, wrong, xxhash.xxh3_64_hexdigest(digests.encode()))
-
-    def _num_wrong(self, digests: str, move: Move) -> int:
-        size = DIGEST_CHARACTERS
-        start = move.first_page * size
-        expected = self._digests[start : start + move.num_pages * size]
-        return sum(
-            digests[i : i + size] != expected[i : i + size]
-            for i in range(0, move.num_pages * size, size)
-        )
+        wrong = num_wrong(digests, self._digests, arriving.move.first_page)
+        return Collected(used_s, peak_bytes, wrong, joint_digest(digests))
 
 
 async def _receive(arm: Receiving, move: Move, ready: asyncio.Event) -> PdspanError | None:
