@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from pdcore.settings import ClusterSettings, cluster_from_table
@@ -32,7 +33,7 @@ class Model:
     vocabulary: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Bench:
     """A link that is up, with a client on it and a cluster for each arm."""
 
@@ -40,6 +41,15 @@ class Bench:
     record: LinkRecord
     client: ClientProcess
     clusters: Mapping[str, ServingCluster]  # by arm name; arms with equal settings share one
+    used_s: float | None = None  # when the last request on this link had ended
+
+    def used(self) -> None:
+        self.used_s = monotonic()
+
+    def rest(self, idle_s: float) -> None:
+        """Until no request has used the link for so long. One that was never used is not idle."""
+        if self.used_s is not None:
+            sleep(max(0.0, self.used_s + idle_s - monotonic()))
 
 
 @contextmanager

@@ -7,7 +7,6 @@ node that ends stops the run, and the record then has no end line.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from time import sleep
 from uuid import uuid4
 
 from pdlab.bench import Bench, Model, open_benches
@@ -47,9 +46,7 @@ def run_serving(
         record.finish()
 
 
-def requests_of(
-    scenario: ServingScenario, run: Run, model: Model, seed: str
-) -> list[WorkRequest]:
+def requests_of(scenario: ServingScenario, run: Run, model: Model, seed: str) -> list[WorkRequest]:
     """The same prompts for every arm and link of a block."""
     seed = f"{seed}/{run.repetition}"
     requests = scenario.workload.requests(model.vocabulary, seed)
@@ -69,11 +66,9 @@ def perform(
         primers = [WorkRequest(prompt, 1) for prompt in dict.fromkeys(r.prompt for r in requests)]
         for answer in send(primers, run.arm, bench, salt, scenario.timeout_s):
             yield recorded(answer, run, places[run.link], 1, warmup=True)
-    sleep(scenario.pause_s)
+    bench.rest(scenario.idle_s)
     for answer in send(requests, run.arm, bench, salt, scenario.timeout_s):
-        yield recorded(
-            answer, run, places[run.link], num_at_once(requests), warmup=run.is_warmup
-        )
+        yield recorded(answer, run, places[run.link], num_at_once(requests), warmup=run.is_warmup)
 
 
 def num_at_once(requests: Sequence[WorkRequest]) -> int:
@@ -92,6 +87,7 @@ def send(
         for index, request in enumerate(requests)
     ]
     answers = bench.client.call(cluster.url, calls, timeout_s)
+    bench.used()
     cluster.check()
     return answers
 

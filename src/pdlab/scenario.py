@@ -84,12 +84,17 @@ class LinkPlan:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What one side of the comparison asks for, and the cluster settings it runs with."""
+    """What one side of the comparison asks for, and the cluster settings it runs with.
+
+    An arm that takes long may take part in ``every`` so many blocks only.
+    """
 
     name: str
     mode: Annotated[str, OneOf(tuple(MODES))] | None = None  # None: the cluster's
     placement: Annotated[str, OneOf(("disaggregated", "colocated"))] = "disaggregated"
     settings: Mapping[str, Any] = field(default_factory=dict)  # by dotted key, as ``--set`` takes
+    num_requests: Count | None = None  # the workload's first so many; None: all
+    every: Count = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,8 @@ class ServingScenario:
 
     ``warmup`` runs of each arm come first; they are recorded and in no statistic. With ``prime``
     every prompt is sent once before each run, so that the prefill node has it cached. With
-    ``at_once`` each arm runs once with each of these numbers of the workload's requests.
+    ``at_once`` each arm runs once with each of these numbers of the workload's requests. A link has
+    carried no request for at least ``idle_s`` when a run begins on it.
     With ``interleave_links`` all links are up at once and a block visits each of them; else one
     link after the other. ``runs`` repeats the whole, a record each.
     """
@@ -119,7 +125,7 @@ class ServingScenario:
     runs: Count = 1
     seed: int = 0
     timeout_s: Annotated[float, Within(0, above=True)] = 60.0  # of one request
-    pause_s: Annotated[float, Within(0)] = 0.0  # nothing is sent for so long before each run
+    idle_s: Annotated[float, Within(0)] = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,16 +45,16 @@ def runs_of(scenario: ServingScenario, links: Sequence[int], seed: str) -> Itera
             Run(arm, link, repetition, number)
             for arm in scenario.arms
             for link in links
-            for number in _sizes(scenario)
+            for number in _sizes(scenario, arm)
+            if repetition % arm.every == 0
         ]
         Random(f"{seed}/order/{place}").shuffle(block)
         yield from block
 
 
 def num_runs(scenario: ServingScenario) -> int:
-    per_block = len(scenario.arms) * len(scenario.links) * len(_sizes(scenario))
-    return per_block * (scenario.warmup + scenario.repetitions)
+    return sum(1 for links in link_groups(scenario) for _ in runs_of(scenario, links, ""))
 
 
-def _sizes(scenario: ServingScenario) -> Sequence[int | None]:
-    return scenario.at_once or (None,)
+def _sizes(scenario: ServingScenario, arm: Arm) -> Sequence[int | None]:
+    return (arm.num_requests,) if arm.num_requests else scenario.at_once or (None,)

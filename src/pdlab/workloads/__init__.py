@@ -7,6 +7,7 @@ When requests arrive is a seam of its own (``[arrivals]``), which a trace brings
 from collections.abc import Mapping
 
 from pdlab.workloads.arrivals import ARRIVALS, Arrivals, scheduled
+from pdlab.workloads.decode_under_transfers import DecodeUnderTransfers
 from pdlab.workloads.lengths import Bimodal, Bucketed, Fixed, Uniform, Zipf
 from pdlab.workloads.prompt_file import PromptFile
 from pdlab.workloads.request import Workload, WorkRequest
@@ -29,6 +30,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "bimodal": Bimodal,
     "zipf": Zipf,
     "bucketed": Bucketed,
+    "decode_under_transfers": DecodeUnderTransfers,
     "trace": Trace,
     "prompt_file": PromptFile,
 }

@@ -50,6 +50,15 @@ def test_blocks_hold_every_arm_once_and_differ_in_order(interleave: bool) -> Non
     assert [*runs_of(plan, groups[0], "0/1")] != [*runs_of(plan, groups[0], "0/2")]
 
 
+def test_an_arm_may_take_part_in_some_blocks_only() -> None:
+    arms = [{"name": "a"}, {"name": "slow", "every": 3, "num_requests": 1}]
+    plan = scenario(arms=arms, links=[{}], at_once=(2,), warmup=1, repetitions=6)
+    runs = [*runs_of(plan, (0,), "0/1")]
+    assert [run.repetition for run in runs if run.arm.name == "slow"] == [0, 3, 6]
+    assert {run.num_requests for run in runs if run.arm.name == "slow"} == {1}
+    assert len(runs) == num_runs(plan) == 7 + 3
+
+
 def timeline() -> dict[str, object]:
     """Sent at 10.02, computing from 10.07 to 11.57 (a 50 ms way each), committed at 11.60."""
 

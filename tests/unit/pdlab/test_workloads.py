@@ -11,6 +11,7 @@ import pytest
 from pdcore.errors import ConfigError
 from pdlab.workloads import ARRIVALS, WORKLOADS, Workload, scheduled, vocabulary_of
 from pdlab.workloads.arrivals import Burst, Constant, OneAtATime, Poisson
+from pdlab.workloads.decode_under_transfers import DecodeUnderTransfers
 from pdlab.workloads.lengths import Bimodal, Bucketed, Fixed, Uniform, Zipf
 from pdlab.workloads.prompt_file import PromptFile
 from pdlab.workloads.trace import TOKENS_PER_HASH, Trace
@@ -42,6 +43,7 @@ def workloads(trace: Path, tmp_path: Path) -> dict[str, Workload]:
         "bimodal": Bimodal(4, 40, 0.25, 3, num_requests=400),
         "zipf": Zipf(8, 64, 1.2, 3, num_requests=400),
         "bucketed": Bucketed((4, 8, 16), 3, num_requests=7),
+        "decode_under_transfers": DecodeUnderTransfers(4, 50, 64, 3, period_s=0.5),
         "trace": Trace(str(trace)),
         "prompt_file": PromptFile(str(prompts), 6),
     }
@@ -102,6 +104,15 @@ def test_lengths_do_not_depend_on_the_vocabulary() -> None:
     workload = Uniform(5, 90, 3, num_requests=20)
     other = [len(r.prompt) for r in workload.requests(range(3, 7), "0")]
     assert other == lengths(workload)
+
+
+def test_transfers_beside_a_decoding_request_share_a_prompt_and_want_one_token() -> None:
+    workload = DecodeUnderTransfers(4, 50, 64, 3, period_s=0.5)
+    watched, *shipped = workload.requests(VOCABULARY, "0")
+    assert (len(watched.prompt), watched.output_tokens, watched.arrival_s) == (4, 50, 0.0)
+    assert [(len(r.prompt), r.output_tokens) for r in shipped] == [(64, 1)] * 3
+    assert [r.arrival_s for r in shipped] == [0.0, 0.5, 1.0]
+    assert len({r.prompt for r in shipped}) == 1
 
 
 def test_a_trace_keeps_lengths_times_and_shared_prefixes(trace: Path) -> None:
