@@ -76,6 +76,7 @@ class Cell:
     buffers: str = "large"
     congestion: str = ""
     concurrency: int = 1  # transfers at once
+    case: str = ""  # what is out of the ordinary, e.g. "tenth of a new pair"; not to be compared
     moved_bytes: tuple[int, ...] = ()  # per repetition, where a time limit cut it short
     time_limit_s: float | None = None
     warm_bytes: int = 0  # carried by these connections before the first repetition
