@@ -6,7 +6,8 @@ and n/D when the decode node computes them. Where P = D shipping never wins for 
 costs the exposed time, and leaves the decode node free to generate.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kvtransfer.limits import SendLimits, Starts, limits_for
@@ -17,7 +18,6 @@ from pdcore.kv_layout import KvLayout
 from pdcore.settings import TransferSettings
 
 ASSUMED_FRAME_COST_S = 2e-4  # software per frame at both ends, beside what grows with its bytes
-MAX_LENGTHS = 512  # prompt lengths that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +119,24 @@ def shipping(
         assert exposed_s is not None, "the prefill rate is known"
         return length / prefill_tokens_per_s + exposed_s
 
-    from_tokens = None
-    for length in _lengths(model):
-        if shipped_s(length) >= length / decode_tokens_per_s:
-            break
-        from_tokens = length
+    def wins(length: int) -> bool:
+        return shipped_s(length) < length / decode_tokens_per_s
+
     return Shipping(
         path_tokens_per_s=probed.all_bytes_per_s / model.token_bytes,
         shipped_s=shipped_s(num_tokens),
         local_s=num_tokens / decode_tokens_per_s,
-        from_tokens=from_tokens,
+        from_tokens=_shortest(wins, model),
     )
 
 
-def _lengths(model: Model) -> Iterator[int]:
-    """Prompt lengths, the longest first."""
+def _shortest(wins: Callable[[int], bool], model: Model) -> int | None:
+    """The shortest whole number of pages that wins. The longer a prompt, the more of its transfer
+    happens beside prefill: what wins once wins from there on."""
     page_tokens = model.layout.page_tokens
-    stride = page_tokens * -(-model.max_tokens // (page_tokens * MAX_LENGTHS))
-    return iter(range(model.max_tokens, 0, -stride))
+    lengths = range(page_tokens, model.max_tokens + 1, page_tokens)
+    index = bisect_left(lengths, True, key=wins)
+    return lengths[index] if index < len(lengths) else None
 
 
 def _shape(

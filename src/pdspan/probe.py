@@ -8,7 +8,7 @@ node serves requests meanwhile; what runs on the path slows down both.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from statistics import median
 
@@ -18,10 +18,11 @@ import httpx
 from kvtransfer.path_advice import TcpLimits
 from kvtransfer.path_prediction import ProbedPath
 from kvtransfer.ping import Pong, ping
+from kvtransfer.rate_rounds import RateRounds
 from kvtransfer.tcp_buffers import max_send_buffer_bytes
 from kvtransfer.warm_path import WarmUp
 from pdcore.cluster import NodeInfo, NodeRole
-from pdcore.errors import ConfigError, PdspanError, PeerUnavailable, root_cause
+from pdcore.errors import ConfigError, NoCapacity, PdspanError, PeerUnavailable, root_cause
 from pdcore.rpc import open_channel, split_address
 from pdcore.settings import TlsSettings
 from pdcore.wire import status_from_proto
@@ -91,6 +92,7 @@ async def measure(address: str, tls: TlsSettings, effort: Effort, report: Report
         pongs = await _pings(channels[0], address, report)
         rtt_s = min(pong.rtt_s for pong in pongs)
         one = await _rate(channels[:1], rtt_s, effort, report)
+        await asyncio.gather(*(ping(channel, ANSWER_S) for channel in channels))  # all connected
         several = await _rate(channels, rtt_s, effort, report)
     return Measured(
         node=node,
@@ -193,7 +195,12 @@ async def _rate(
     """Until the rate no longer grows, or the effort is spent."""
     if effort.rate_bytes_per_s is not None:
         return Rate(len(channels), effort.rate_bytes_per_s, sent_bytes=0, is_full=True)
-    warm_up = WarmUp(channels, rtt_s=max(rtt_s, LEAST_RTT_S), max_bytes=effort.max_bytes)
+    warm_up = WarmUp(
+        channels,
+        rtt_s=max(rtt_s, LEAST_RTT_S),
+        max_bytes=effort.max_bytes,
+        rounds=RateRounds,
+    )
     task = f"rate of {len(channels)} connection{'s' if len(channels) > 1 else ''}"
 
     async def show() -> None:
@@ -204,9 +211,14 @@ async def _rate(
     try:
         async with asyncio.TaskGroup() as tasks:
             shown = tasks.create_task(show())
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(effort.seconds):
                     await warm_up.run()
+            except TimeoutError:
+                pass
+            except NoCapacity:  # the node takes no more for now
+                if not warm_up.rate_bytes_per_s:
+                    raise
             shown.cancel()
     except BaseExceptionGroup as group:
         raise root_cause(group) from group

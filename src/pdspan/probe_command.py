@@ -84,7 +84,7 @@ def add_to(commands: Commands) -> None:
         "--seconds", type=float, default=5.0, metavar="S", help="most for one rate (default: 5)"
     )
     effort.add_argument(
-        "--bytes", default="128MiB", metavar="SIZE", help="most sent for one rate (default: 128MiB)"
+        "--bytes", default="256MiB", metavar="SIZE", help="most sent for one rate (default: 256MiB)"
     )
     effort.add_argument(
         "--rate", metavar="RATE", help="take this, e.g. 1gbit, and send nothing but pings"

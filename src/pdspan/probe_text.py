@@ -59,7 +59,7 @@ def _rate(rate: Rate) -> str:
     count = f"{rate.num_connections} connection{'s' if rate.num_connections > 1 else ''}"
     if not rate.sent_bytes:
         return f"{in_words.rate(rate.bytes_per_s)} by {count}: given, not measured"
-    growing = "" if rate.is_full else "; it was still growing, so the path may carry more"
+    growing = "" if rate.is_full else "; not steady yet, so the path may carry more"
     return (
         f"{in_words.rate(rate.bytes_per_s)} by {count}"
         f" ({in_words.size(rate.sent_bytes)} sent{growing})"
