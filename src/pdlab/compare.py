@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pdcore.errors import ConfigError
+from pdlab.conditions import Condition
 from pdlab.doubts import mismatches, pair_doubts, run_doubts, same_work, two_run_doubts
 from pdlab.records import Record, TransferRecord
-from pdlab.samples import Condition, Metric, Pairs, Samples, metric_named, samples_of
+from pdlab.samples import Metric, Pairs, Samples, metric_named, samples_of
 from pdlab.stats import ALPHA, MIN_PAIRS, Effect, holm, paired_effect, unpaired_effect
 
 AA_RUNS = 20

@@ -1,8 +1,7 @@
 """Records as what statistics need: one value per block, for each arm under each condition.
 
-A condition is all that two arms of a comparison must share. The value of a block is the median of
-its requests, or the one repetition of a transfer: requests within a block are not independent, the
-blocks are. Failed and warm-up requests and void cells are left out, and counted.
+The value of a block is the median of its requests, or the one repetition of a transfer: requests
+within a block are not independent, the blocks are. Failed and warm-up requests are left out.
 """
 
 from collections import defaultdict
@@ -13,7 +12,7 @@ from typing import TypeAlias
 
 from kvtransfer.limits import MODES
 from pdcore.errors import ConfigError
-from pdlab.quantities import format_bits_per_s, format_bytes, format_seconds
+from pdlab.conditions import Condition, condition_of, condition_of_cell
 from pdlab.records import (
     ArmRecord,
     Cell,
@@ -23,41 +22,6 @@ from pdlab.records import (
     ServingRecord,
     TransferRecord,
 )
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Condition:
-    """Sizes are 0 for serving: its requests have the sizes of the workload."""
-
-    kind: str
-    rtt_s: float
-    rate_bps: float  # 0: as fast as it goes
-    loss: float
-    jitter_s: float
-    queue_bytes: int  # 0: chosen by the link
-    buffers: str
-    congestion: str
-    slow_start_after_idle: bool
-    page_bytes: int
-    payload_bytes: int
-    concurrency: int
-
-    def __str__(self) -> str:
-        words = [
-            f"{format_seconds(self.rtt_s)} RTT",
-            format_bits_per_s(self.rate_bps) if self.rate_bps else "unlimited rate",
-            f"{self.kind} link" if self.kind != "tun" else "",
-            f"{100 * self.loss:g} % loss" if self.loss else "",
-            f"{format_seconds(self.jitter_s)} jitter" if self.jitter_s else "",
-            f"queue {format_bytes(self.queue_bytes)}" if self.queue_bytes else "",
-            f"{self.buffers} buffers" if self.buffers != "large" else "",
-            self.congestion,
-            "" if self.slow_start_after_idle else "no slow start after idle",
-            f"page {format_bytes(self.page_bytes)}" if self.page_bytes else "",
-            format_bytes(self.payload_bytes) if self.payload_bytes else "",
-            f"{self.concurrency} at once" if self.concurrency > 1 else "",
-        ]
-        return ", ".join(word for word in words if word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,48 +92,45 @@ def samples_of(record: Record, metric: Metric) -> list[Samples]:
     return _serving_samples(record, metric)
 
 
-def condition_of(link: LinkRecord, *, page: int = 0, payload: int = 0, at_once: int) -> Condition:
-    return Condition(
-        kind=link.kind,
-        rtt_s=link.rtt_s,
-        rate_bps=link.rate_bps or 0.0,
-        loss=link.loss,
-        jitter_s=link.jitter_s,
-        queue_bytes=link.queue_bytes or 0,
-        buffers=link.buffers,
-        congestion=link.congestion,
-        slow_start_after_idle=link.slow_start_after_idle,
-        page_bytes=page,
-        payload_bytes=payload,
-        concurrency=at_once,
-    )
-
-
-def cell_condition(record: TransferRecord, cell: Cell) -> Condition:
-    return condition_of(
-        record.link[cell.link],
-        page=cell.page_bytes,
-        payload=cell.payload_bytes,
-        at_once=cell.concurrency,
-    )
-
-
-def _transfer_samples(record: TransferRecord) -> list[Samples]:
+def best_cells(record: TransferRecord) -> dict[tuple[str, Condition], Cell]:
     """Of an arm's cells that differ in nothing but the number of connections, the fastest."""
     best: dict[tuple[str, Condition], Cell] = {}
     for cell in record.cells:
-        key = cell.arm, cell_condition(record, cell)
+        key = cell.arm, condition_of_cell(record, cell)
         if key not in best or cell.median_goodput_bps > best[key].median_goodput_bps:
             best[key] = cell
-    return [_cell_samples(record, condition, cell) for (_, condition), cell in best.items()]
+    return best
+
+
+def request_groups(record: ServingRecord) -> dict[tuple[str, Condition], list[RequestRecord]]:
+    """What counts of a run, warm-up aside, by arm and condition."""
+    groups: dict[tuple[str, Condition], list[RequestRecord]] = defaultdict(list)
+    for request in record.requests:
+        if not request.warmup:
+            link = record.link[request.link]
+            groups[request.arm, condition_of(link, at_once=request.concurrency)].append(request)
+    return groups
+
+
+def median_of_blocks(samples: Samples) -> float:
+    return median(samples.blocks.values())
+
+
+def _transfer_samples(record: TransferRecord) -> list[Samples]:
+    return [
+        _cell_samples(record, condition, cell)
+        for (_, condition), cell in best_cells(record).items()
+    ]
 
 
 def _cell_samples(record: TransferRecord, condition: Condition, cell: Cell) -> Samples:
+    """What arrived of a payload that was cut short by its time limit equals no other arm's."""
+    whole = cell.digest is not None and not cell.moved_bytes
     return Samples(
         condition=condition,
         arm=ArmRecord(cell.arm, cell.arm),
         blocks=dict(enumerate(cell.goodput_bps)),
-        results={"payload": cell.digest} if cell.digest is not None else {},
+        results={"payload": cell.digest} if whole else {},
         links=(record.link[cell.link],),
         verifies=cell.arm in MODES or cell.verified,
         unverified=cell.arm in MODES and not cell.verified,
@@ -178,16 +139,10 @@ def _cell_samples(record: TransferRecord, condition: Condition, cell: Cell) -> S
 
 
 def _serving_samples(record: ServingRecord, metric: Metric) -> list[Samples]:
-    grouped: dict[tuple[str, Condition], list[RequestRecord]] = defaultdict(list)
-    for request in record.requests:
-        if not request.warmup:
-            link = record.link[request.link]
-            key = request.arm, condition_of(link, at_once=request.concurrency)
-            grouped[key].append(request)
     arms = {arm.name: arm for arm in record.header.arms}
     return [
         _request_samples(record, arms.get(name, ArmRecord(name)), condition, requests, metric)
-        for (name, condition), requests in grouped.items()
+        for (name, condition), requests in request_groups(record).items()
     ]
 
 

@@ -99,6 +99,14 @@ def test_arms_that_moved_other_bytes_or_did_not_verify_them_are_not_identical() 
     assert any(m.startswith("coalesced at") and "not verified" in m for m in mismatches)
 
 
+def test_an_arm_that_was_cut_short_moved_other_bytes_and_that_is_right() -> None:
+    record = transfer_record(
+        cell("sequential", 1e7, 1e7, digest="of less", moved_bytes=(2**20, 2**20)),
+        cell("windowed", 1e8, 1e8),
+    )
+    assert not compare_arms(record).mismatches
+
+
 def test_failed_and_warm_up_requests_are_left_out_and_failures_said() -> None:
     failed = replace(request("b", 0, None), status="TransferFailed", token_ids=())
     warm_up = replace(request("b", 1, 99.0), warmup=True)

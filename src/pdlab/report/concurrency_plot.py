@@ -1,0 +1,87 @@
+"""Concurrency hides distance from a throughput number, not from the one who waits.
+
+Aggregate KV rate against time to first token, a point for each number of requests at once: an arm
+whose rate rises only while its latency does has bought the one with the other.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from matplotlib.figure import Figure
+
+from pdlab.conditions import Condition
+from pdlab.records import RequestRecord, ServingRecord
+from pdlab.report.picture import Picture, origin
+from pdlab.report.style import arm_lines, arm_style, as_png, in_order, legend_beside, plain_ticks
+from pdlab.samples import request_groups
+
+Points = dict[str, dict[int, tuple[float, float]]]  # arm -> at once -> (bytes/s, TTFT)
+
+
+def concurrency_pictures(record: ServingRecord) -> Iterator[Picture]:
+    """None where every request was alone."""
+    groups: dict[Condition, Points] = defaultdict(lambda: defaultdict(dict))
+    for (arm, condition), requests in request_groups(record).items():
+        point = _point(requests)
+        if point is not None:
+            shared = replace(condition, concurrency=1)
+            groups[shared][arm][condition.concurrency] = point
+    for number, (shared, points) in enumerate(sorted(groups.items()), start=1):
+        counts = {at_once for of_arm in points.values() for at_once in of_arm}
+        if len(counts) > 1:
+            num_blocks = len({request.repetition for request in record.requests})
+            yield Picture(
+                name=f"concurrency-{number}",
+                title=f"Aggregate rate and latency, {shared}",
+                caption="Aggregate rate of KV pages against median time to first token; the numbers"
+                " are requests at once. Right and below is better."
+                f" {origin(record, record.link, [num_blocks])}",
+                png=as_png(_figure(points)),
+            )
+
+
+def aggregate_bytes_per_s(requests: Sequence[RequestRecord]) -> float | None:
+    """KV bytes of one block over the time from its first arrival to its last first token."""
+    moved = [(r, n) for r in requests if r.ttft_s is not None and (n := _page_bytes(r))]
+    if not moved:
+        return None
+    began_s = min(request.scheduled_s for request, _ in moved)
+    ended_s = max(request.scheduled_s + (request.ttft_s or 0.0) for request, _ in moved)
+    return sum(nbytes for _, nbytes in moved) / (ended_s - began_s)
+
+
+def _page_bytes(request: RequestRecord) -> int:
+    transfer = (request.timeline or {}).get("transfer") or {}
+    return int(transfer.get("page_bytes", 0))
+
+
+def _point(requests: Sequence[RequestRecord]) -> tuple[float, float] | None:
+    blocks: dict[int, list[RequestRecord]] = defaultdict(list)
+    for request in requests:
+        blocks[request.repetition].append(request)
+    rates = [rate for block in blocks.values() if (rate := aggregate_bytes_per_s(block))]
+    ttfts_s = [request.ttft_s for request in requests if request.ttft_s is not None]
+    return (median(rates), median(ttfts_s)) if rates and ttfts_s else None
+
+
+def _figure(points: Mapping[str, Mapping[int, tuple[float, float]]]) -> Figure:
+    arms = in_order(points)
+    figure = Figure(figsize=(5.8, 3.6))
+    axes = figure.subplots()
+    for place, arm in enumerate(arms):
+        style, path = arm_style(arm, place), sorted(points[arm].items())
+        x = [rate / 1e6 for _, (rate, _) in path]
+        y = [ttft_s for _, (_, ttft_s) in path]
+        axes.plot(x, y, color=style.colour, linestyle=style.line, linewidth=style.width,
+                  marker=style.marker, markersize=5)  # fmt: skip
+        for at_once, x_i, y_i in zip((n for n, _ in path), x, y, strict=True):
+            axes.annotate(str(at_once), (x_i, y_i), (6, -9), textcoords="offset points", fontsize=7)
+    axes.set(xscale="log", yscale="log")
+    axes.set(xlabel="aggregate rate of KV pages (MB/s)", ylabel="time to first token (s)")
+    drawn = [point for of_arm in points.values() for point in of_arm.values()]
+    plain_ticks(axes.xaxis, [rate / 1e6 for rate, _ in drawn])
+    plain_ticks(axes.yaxis, [ttft_s for _, ttft_s in drawn])
+    legend_beside(figure, arm_lines(arms))
+    return figure
