@@ -27,18 +27,25 @@ class Path:
     def __init__(self) -> None:
         self.delay_s = self.jitter_s = self.rate_bps = 0.0
         self.in_flight_bytes = CHUNK_BYTES
-        self.closed_until_s = 0.0
+        self._passes = asyncio.Event()
+        self._passes.set()
+        self._heals: asyncio.TimerHandle | None = None
         self._line_free_s = 0.0
 
     def set(self, delay_s: float, jitter_s: float, rate_bps: float, queue_bytes: int) -> None:
         self.delay_s, self.jitter_s, self.rate_bps = delay_s, jitter_s, rate_bps
         self.in_flight_bytes = round(queue_bytes + rate_bps / 8 * delay_s)
 
-    async def open(self) -> None:
-        """Returns once no cut holds bytes up; a new one may have come while it slept."""
-        loop = asyncio.get_running_loop()
-        while (wait_s := self.closed_until_s - loop.time()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(wait_s)
+    def cut(self, seconds: float) -> None:
+        """Hold everything up for so long from now, whatever was said before."""
+        if self._heals is not None:
+            self._heals.cancel()
+        self._passes.clear()
+        self._heals = asyncio.get_running_loop().call_later(seconds, self._passes.set)
+
+    async def passes(self) -> None:
+        """Returns once no cut holds bytes up."""
+        await self._passes.wait()
 
     def due_s(self, num_bytes: int, *, now_s: float) -> float:
         """When a chunk that is there at ``now_s`` reaches the other side."""
@@ -85,7 +92,7 @@ class Pipe:
                 await self._changed.wait_for(lambda: self._chunks)
             due_s, chunk = self._chunks[0]
             await asyncio.sleep(due_s - loop.time())
-            await self._path.open()
+            await self._path.passes()
             if not chunk:
                 self._writer.write_eof()
                 return
@@ -117,9 +124,8 @@ class Relay:
                     )
                 return "ok"
             case ["cut", for_ns]:
-                until_s = asyncio.get_running_loop().time() + int(for_ns) / NS_PER_S
                 for path in self._paths.values():
-                    path.closed_until_s = until_s
+                    path.cut(int(for_ns) / NS_PER_S)
                 return "ok"
             case ["relay", way, port] if way in self._paths:
                 return str(await self._port(way, int(port)))
