@@ -22,20 +22,27 @@ Report = Callable[[str, float], None]
 
 
 def run_serving(
-    scenario: ServingScenario, model: Model, path: Path, report: Report, *, number: int = 1
+    scenario: ServingScenario,
+    model: Model,
+    path: Path,
+    report: Report,
+    *,
+    logs: Path | None = None,
+    number: int = 1,
 ) -> None:
-    """Write the record ``path``; the nodes' logs lie beside it.
+    """Write the record ``path``; the nodes' logs go to ``logs``, by default beside it.
 
     ``number`` is this run's among ``scenario.runs``: another one has other prompts and another
     order. Raises ConfigError for what this machine cannot do, PeerUnavailable for a node that
     ended.
     """
     seed = f"{scenario.seed}/{number}"
+    logs = logs or path.with_suffix(".logs")
     done, total = 0, num_runs(scenario)
     with ServingWriter(path, header_of(scenario)) as record:
         for links in link_groups(scenario):
             report(scenario.name, done / total)
-            with open_benches(scenario, links, model, path.with_suffix(".logs")) as benches:
+            with open_benches(scenario, links, model, logs) as benches:
                 places = {link: record.add_link(benches[link].record) for link in links}
                 for run in runs_of(scenario, links, seed):
                     requests = requests_of(scenario, run, model, seed)

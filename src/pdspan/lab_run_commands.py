@@ -16,6 +16,8 @@ from pdcore.errors import ConfigError
 from pdspan.subcommand import Commands, add_command, whole
 
 if TYPE_CHECKING:
+    from pdlab.bench import Model
+    from pdlab.runner import Report
     from pdlab.scenario import ServingScenario
 
 
@@ -36,6 +38,28 @@ def add_to(actions: Commands) -> None:
     )
     _add_options(parser)
     parser.set_defaults(run=serve)
+    parser = add_command(
+        actions,
+        "serving-bars",
+        "Measure what serving over a distance is held to, and judge it (about 10 minutes).",
+        "pdspan lab serving-bars --out docs/results/serving",
+    )
+    parser.add_argument(
+        "--scenarios",
+        type=Path,
+        default=Path("deploy/scenarios"),
+        metavar="DIR",
+        help="where the scenarios of the bars are (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where records and bars.json go, over those of the last time",
+    )
+    _add_sizes(parser)
+    parser.set_defaults(run=serving_bars)
 
 
 def run(arguments: Namespace) -> int:
@@ -58,28 +82,50 @@ def serve(arguments: Namespace) -> int:
     return _serve(scenario, arguments)
 
 
+def serving_bars(arguments: Namespace) -> int:
+    """0 when every bar is met, else 1."""
+    from pdlab.measured_bars import measure_bars
+    from pdspan.progress import open_progress
+
+    with open_progress() as progress:
+        results = measure_bars(
+            arguments.scenarios,
+            arguments.out,
+            lambda scenario: _model(arguments.model or scenario.model, progress.report),
+            progress.report,
+            repetitions=arguments.repetitions,
+        )
+    for result in results:
+        print(result)
+    return 0 if all(result.passed for result in results) else 1
+
+
 def _serve(scenario: "ServingScenario", arguments: Namespace) -> int:
-    from pdlab.bench import Model
     from pdlab.outcome import outcome_of
     from pdlab.record_files import read_serving
     from pdlab.runner import run_serving
-    from pdlab.workloads import vocabulary_of
-    from pdspan.models import resolve_model
     from pdspan.progress import open_progress
 
     if arguments.repetitions is not None:
         scenario = replace(scenario, repetitions=arguments.repetitions)
-    name = arguments.model or scenario.model
     all_well = True
     with open_progress() as progress:
-        directory = resolve_model(name, progress.report)
-        model = Model(directory, Path(name).name, vocabulary_of(directory))
+        model = _model(arguments.model or scenario.model, progress.report)
         for number, path in enumerate(_record_paths(scenario, arguments.out), start=1):
             run_serving(scenario, model, path, progress.report, number=number)
             outcome = outcome_of(read_serving(path))
             print(f"{path}: {outcome}")
             all_well = all_well and outcome.is_good
     return 0 if all_well else 1
+
+
+def _model(name: str, report: "Report") -> "Model":
+    from pdlab.bench import Model
+    from pdlab.workloads import vocabulary_of
+    from pdspan.models import resolve_model
+
+    directory = resolve_model(name, report)
+    return Model(directory, Path(name).name, vocabulary_of(directory))
 
 
 def _record_paths(scenario: "ServingScenario", directory: Path) -> list[Path]:
@@ -98,6 +144,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where records go (default: %(default)s)",
     )
+    _add_sizes(parser)
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repetitions", type=whole(1), metavar="N", help="instead of the scenario's"
     )

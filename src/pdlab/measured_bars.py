@@ -1,0 +1,62 @@
+"""Measures the serving level's bars: a scenario each, its record kept, the verdicts in one file.
+
+``bars.json`` has the host, the commit and a ``BarResult`` per bar; each figure can be judged again
+from the record of its scenario that lies beside it.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pdcore.errors import ConfigError
+from pdlab.bench import Model
+from pdlab.host import HostRecord, describe_commit, describe_host
+from pdlab.record_files import read_serving, write_whole
+from pdlab.runner import Report, run_serving
+from pdlab.scenario import ServingScenario, load_scenario
+from pdlab.serving_bars import BARS, BarResult
+
+FILE_NAME = "bars.json"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBars:
+    host: HostRecord
+    commit: str
+    bars: tuple[BarResult, ...]
+    schema: int = 1
+
+
+def measure_bars(
+    scenarios: Path,
+    out: Path,
+    model_of: Callable[[ServingScenario], Model],
+    report: Report,
+    *,
+    repetitions: int | None = None,
+) -> tuple[BarResult, ...]:
+    """Run every scenario of ``BARS`` from the directory ``scenarios``, and write into ``out``, over
+    what an earlier measurement left there. ``repetitions``: instead of the scenarios' own."""
+    host, commit = describe_host(), describe_commit()
+    results: list[BarResult] = []
+    for name, judge in BARS.items():
+        scenario = _serving(scenarios / f"{name}.toml")
+        if repetitions is not None:
+            scenario = replace(scenario, repetitions=repetitions)
+        path = out / f"{name}.jsonl"
+        path.unlink(missing_ok=True)
+        with TemporaryDirectory(prefix="pdspan-lab-") as logs:
+            run_serving(scenario, model_of(scenario), path, report, logs=Path(logs))
+        results += judge(read_serving(path))
+    bars = MeasuredBars(host, commit, tuple(results))
+    write_whole(out / FILE_NAME, json.dumps(asdict(bars), indent=1).encode() + b"\n")
+    return bars.bars
+
+
+def _serving(path: Path) -> ServingScenario:
+    scenario = load_scenario(path)
+    if not isinstance(scenario, ServingScenario):
+        raise ConfigError(f"{path}: a bar of serving needs level = 'serving'")
+    return scenario
