@@ -59,7 +59,7 @@ class ServingWriter:
         with _disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("xb", buffering=0)
-        self._append("header", asdict(header))
+        self._append("header", {"schema": header.schema, **asdict(header)})
 
     def add_link(self, link: LinkRecord) -> int:
         """The place by which requests name this link."""

@@ -28,18 +28,19 @@ def concurrency_pictures(record: ServingRecord) -> Iterator[Picture]:
         if point is not None:
             shared = replace(condition, concurrency=1)
             groups[shared][arm][condition.concurrency] = point
-    for number, (shared, points) in enumerate(sorted(groups.items()), start=1):
-        counts = {at_once for of_arm in points.values() for at_once in of_arm}
-        if len(counts) > 1:
-            num_blocks = len({request.repetition for request in record.requests})
-            yield Picture(
-                name=f"concurrency-{number}",
-                title=f"Aggregate rate and latency, {shared}",
-                caption="Aggregate rate of KV pages against median time to first token; the numbers"
-                " are requests at once. Right and below is better."
-                f" {origin(record, record.link, [num_blocks])}",
-                png=as_png(_figure(points)),
-            )
+    several = [
+        item for item in groups.items() if len({n for of in item[1].values() for n in of}) > 1
+    ]
+    num_blocks = len({request.repetition for request in record.requests})
+    for number, (shared, points) in enumerate(sorted(several), start=1):
+        yield Picture(
+            name=f"concurrency-{number}",
+            title=f"Aggregate rate and latency, {shared}",
+            caption="Aggregate rate of KV pages against median time to first token; the numbers are"
+            " requests at once. Right and below is better."
+            f" {origin(record, record.link, [num_blocks])}",
+            png=as_png(_figure(points)),
+        )
 
 
 def aggregate_bytes_per_s(requests: Sequence[RequestRecord]) -> float | None:

@@ -41,14 +41,18 @@ def distance_pictures(
     for one in samples:
         if one.blocks:
             groups[replace(one.condition, rtt_s=0.0, page_bytes=0)].append(one)
-    for number, (shared, group) in enumerate(sorted(groups.items()), start=1):
-        if len({one.condition.rtt_s for one in group}) > 1:
-            yield Picture(
-                name=f"{_file_word(metric)}-over-rtt-{number}",
-                title=f"{metric.title[0].upper()}{metric.title[1:]} over distance, {shared.without_rtt}",
-                caption=_caption(record, group, metric),
-                png=as_png(_figure(group, metric)),
-            )
+    far = [item for item in sorted(groups.items()) if _num_distances(item[1]) > 1]
+    for number, (shared, group) in enumerate(far, start=1):
+        yield Picture(
+            name=f"{_file_word(metric)}-over-rtt-{number}",
+            title=f"{metric.title[0].upper()}{metric.title[1:]}, {shared.without_rtt}",
+            caption=_caption(record, group, metric),
+            png=as_png(_figure(group, metric)),
+        )
+
+
+def _num_distances(group: Iterable[Samples]) -> int:
+    return len({one.condition.rtt_s for one in group})
 
 
 def over_raw_tcp(samples: Iterable[Samples]) -> list[Samples]:
@@ -58,6 +62,7 @@ def over_raw_tcp(samples: Iterable[Samples]) -> list[Samples]:
     return [
         replace(one, blocks={i: one.blocks[i] / raw[one.condition][i] for i in blocks})
         for one in found
+        if one.arm.name != "raw_tcp"
         if (blocks := _nonzero(raw.get(one.condition, {})) & one.blocks.keys())
     ]
 
@@ -107,16 +112,14 @@ def _panel(axes: Axes, group: Sequence[Samples], metric: Metric, arms: Sequence[
             _draw(axes, sorted(of_arm, key=lambda one: one.condition.rtt_s), metric, place)
     rate_bps = group[0].condition.rate_bps
     if metric.unit == "bit/s" and rate_bps:
-        _reference(axes, rate_bps / 1e9, format_bits_per_s(rate_bps))
-    elif not metric.unit:
-        _reference(axes, 1.0, "raw TCP")
+        _mark_rate(axes, rate_bps)
 
 
-def _reference(axes: Axes, value: float, name: str) -> None:
-    axes.axhline(value, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+def _mark_rate(axes: Axes, rate_bps: float) -> None:
+    axes.axhline(rate_bps / 1e9, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.annotate(
-        name,
-        (1, value),
+        format_bits_per_s(rate_bps),
+        (1, rate_bps / 1e9),
         (-2, 3),
         xycoords=("axes fraction", "data"),
         textcoords="offset points",

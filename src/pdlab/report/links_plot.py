@@ -26,17 +26,21 @@ def links_pictures(record: Record, samples: Sequence[Samples], metric: Metric) -
         if one.blocks:
             work = one.condition
             groups[work.page_bytes, work.payload_bytes, work.concurrency].append(one)
-    for number, ((page_bytes, *_), group) in enumerate(sorted(groups.items()), start=1):
-        if len({one.condition.kind for one in group}) > 1:
-            page = f", page {format_bytes(page_bytes)}" if page_bytes else ""
-            links = [link for one in group for link in one.links]
-            yield Picture(
-                name=f"links-{number}",
-                title=f"The same arms on different links{page}",
-                caption=f"Median {metric.title} of each arm on each link; whiskers: 95 % bootstrap"
-                f" interval. {origin(record, links, [len(one.blocks) for one in group])}",
-                png=as_png(_figure(group, metric)),
-            )
+    several = [item for item in sorted(groups.items()) if _num_kinds(item[1]) > 1]
+    for number, ((page_bytes, *_), group) in enumerate(several, start=1):
+        page = f", page {format_bytes(page_bytes)}" if page_bytes else ""
+        links = [link for one in group for link in one.links]
+        yield Picture(
+            name=f"links-{number}",
+            title=f"The same arms on different links{page}",
+            caption=f"Median {metric.title} of each arm on each link; whiskers: 95 % bootstrap"
+            f" interval. {origin(record, links, [len(one.blocks) for one in group])}",
+            png=as_png(_figure(group, metric)),
+        )
+
+
+def _num_kinds(group: Sequence[Samples]) -> int:
+    return len({one.condition.kind for one in group})
 
 
 def _figure(group: Sequence[Samples], metric: Metric) -> Figure:
