@@ -33,12 +33,16 @@ class RateRounds:
         self._num_flat = 0
         self._start_s = now
         self._start_bytes = 0
+        self._acked_s = now
 
     @property
     def rate_bytes_per_s(self) -> float:
-        """The mean of the steady rounds; before there are, the best two of the last in a row."""
-        if self.is_warm or len(self._lately) < 2:
-            return mean(self._lately or (0.0,))
+        """The mean of the steady rounds; before there are, the best two of the last in a row, or
+        of all that was acknowledged."""
+        if not self._lately:
+            return self.acked_bytes / max(self._acked_s - self._start_s, 1e-6)
+        if self.is_warm or len(self._lately) == 1:
+            return mean(self._lately)
         return max(mean(pair) for pair in pairwise(self._lately))
 
     @property
@@ -68,6 +72,7 @@ class RateRounds:
 
     def acked(self, nbytes: int, *, now: float) -> None:
         self.acked_bytes += nbytes
+        self._acked_s = now
         if now - self._start_s >= self._round_s and not self.is_over:
             self._end_round(now)
 

@@ -118,7 +118,7 @@ def run(arguments: Namespace) -> int:
         print(f"pdspan: error: {failure}", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"paths": [as_json(report) for report in reports]}, indent=2))
-    else:
+    elif reports:
         print("\n\n".join(as_text(report) for report in reports))
     return 1 if failures else 0
 

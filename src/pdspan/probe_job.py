@@ -118,7 +118,7 @@ def read_job(arguments: Namespace) -> ProbeJob:
         tls=settings.tls,
         effort=Effort(
             seconds=_positive("--seconds", arguments.seconds),
-            max_bytes=parse_bytes(arguments.bytes),
+            max_bytes=_enough("--bytes", parse_bytes(arguments.bytes)),
             num_connections=arguments.connections,
             rate_bytes_per_s=_rate(arguments.rate),
         ),

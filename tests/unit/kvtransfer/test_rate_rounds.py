@@ -58,6 +58,13 @@ def test_nothing_was_measured_before_the_first_round() -> None:
     assert rounds.rate_bytes_per_s == 0.0 and not rounds.is_over
 
 
+def test_bytes_that_fill_no_round_still_tell_a_rate() -> None:
+    rounds, seconds = measure(125e6, 0.02, max_bytes=MIB)
+    assert seconds < 0.1
+    assert not rounds.is_warm
+    assert rounds.rate_bytes_per_s == pytest.approx(MIB / seconds)
+
+
 def test_a_round_of_less_than_the_best_is_steady_a_better_one_is_not() -> None:
     rounds = RateRounds(0.05, 1024 * MIB, now=0.0)
     rounds.sent(1024 * MIB - 2**20)
