@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pdcore.errors import ConfigError
 from pdlab.conditions import Condition
-from pdlab.doubts import mismatches, pair_doubts, run_doubts, same_work, two_run_doubts
+from pdlab.doubts import comparable_results, mismatches, pair_doubts, run_doubts, two_run_doubts
 from pdlab.records import Record, TransferRecord
 from pdlab.samples import Metric, Pairs, Samples, metric_named, samples_of
 from pdlab.stats import ALPHA, MIN_PAIRS, Effect, holm, paired_effect, unpaired_effect
@@ -79,7 +79,7 @@ def compare_records(
         raise ConfigError("one record is of transfers, the other of serving: nothing to compare")
     chosen = metric_named(metric, a)
     left, right = samples_of(a, chosen), samples_of(b, chosen)
-    if not same_work(a, b):
+    if not comparable_results(a, b):
         left = [replace(samples, results={}) for samples in left]
     pairs = [
         pair

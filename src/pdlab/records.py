@@ -137,6 +137,7 @@ class RequestRecord:
     itl_s: tuple[float, ...]
     prompt_tokens: int
     token_ids: tuple[int, ...]
+    prompt_digest: str | None = None  # equal for equal prompts, in this run and in others
     error: str | None = None
     warmup: bool = False  # recorded, but in no statistic
     concurrency: int = 1

@@ -162,8 +162,7 @@ def _request_samples(
         if request.status != "ok":
             num_failed += 1
             continue
-        key = f"repetition {request.repetition} request {request.index}"
-        results[key] = request.token_ids
+        results[_place_of(request)] = request.token_ids
         value = metric.of(request)
         if value is not None:
             values[request.repetition].append(value)
@@ -175,6 +174,12 @@ def _request_samples(
         links=tuple(record.link[place] for place in sorted(places)),
         num_failed=num_failed,
     )
+
+
+def _place_of(request: RequestRecord) -> str:
+    """Places of two runs are equal only where their prompts are."""
+    prompt = f" prompt {request.prompt_digest}" if request.prompt_digest else ""
+    return f"repetition {request.repetition} request {request.index}{prompt}"
 
 
 def _median(values: tuple[float, ...]) -> float | None:
