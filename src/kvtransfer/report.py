@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kvtransfer.accounting import SendState
 from kvtransfer.frame_queue import FrameQueue
-from kvtransfer.path_evidence import evidence_of, path_from
+from kvtransfer.path_evidence import Evidence, path_from, send_cost_s
 from kvtransfer.path_model import Path, Shape, Step
 from kvtransfer.verdict import Judgement, Measured, judge
 from pdcore.generation import TransferId
@@ -97,19 +97,23 @@ def shape_of(queue: FrameQueue) -> Shape:
     return Shape(
         steps=tuple(Step(at_s, nbytes) for at_s, nbytes in steps.items()),
         frame_bytes=max(1, round(queue.wire_bytes / queue.num_frames)),
-        window_bytes=queue.window_bytes,
+        window_bytes=int(queue.record.window),
         handoff_s=max(0.0, handed_off_s - started_s) if handed_off_s is not None else 0.0,
     )
 
 
 def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:
+    record = queue.record
     return path_from(
-        evidence_of(
-            queue.record,
+        Evidence(
+            page_bytes=queue.page_bytes,
+            duration_s=duration_s,
             frame_bytes=queue.wire_bytes / queue.num_frames,
-            own_rate_bytes_per_s=queue.page_bytes / max(duration_s, 1e-9),
             rtt_s=pair.rtt_s,
-            rate_bytes_per_s=pair.rate_bytes_per_s,
+            pair_bytes_per_s=(record.rate_before_bytes_per_s, pair.rate_bytes_per_s or 0.0),
+            train_bytes_per_s=record.trains.bytes_per_s,
+            send_cost_s=send_cost_s(record),
+            lone=record.lone,
         )
     )
 

@@ -12,6 +12,7 @@ from kvtransfer.send_stripe import OutgoingFrame
 from kvtransfer.trace import trace_of
 from pdcore.generation import TransferId
 
+TRAIN_FRAMES = 2  # acknowledgements after the first that make a rate
 SAME_SIZE = 0.9  # a frame that is smaller than this share of the largest says nothing of those
 
 
@@ -39,6 +40,59 @@ class FrameTimes:
         self.least_s = min(self.least_s, seconds)
 
 
+class AckTrains:
+    """How fast acknowledgements came in, the round trip before the first left out. A train begins
+    with a frame that leaves while nothing is in flight; its rate counts all its bytes but those of
+    the first frame, so a few that come together do not look like a fast line."""
+
+    def __init__(self) -> None:
+        self._best_bytes_per_s = 0.0
+        self._num_frames = -1  # after the first
+        self._num_bytes = 0
+        self._first_s = self._last_s = 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Of the fastest train; 0.0 before there was one."""
+        seconds = self._last_s - self._first_s
+        if self._num_frames < TRAIN_FRAMES or seconds <= 0:
+            return self._best_bytes_per_s
+        return max(self._best_bytes_per_s, self._num_bytes / seconds)
+
+    def begin(self) -> None:
+        self._best_bytes_per_s = self.bytes_per_s
+        self._num_frames, self._num_bytes = -1, 0
+
+    def acknowledged(self, nbytes: int, now: float) -> None:
+        self._num_frames += 1
+        if not self._num_frames:
+            self._first_s = now
+        else:
+            self._num_bytes += nbytes
+        self._last_s = now
+
+
+class MeanWindow:
+    """Of a window that may change while the transfer runs, weighted by time."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self._first_s: float | None = None
+        self._last_s = 0.0
+        self._byte_seconds = 0.0
+
+    def __int__(self) -> int:
+        seconds = self._last_s - (self._first_s or 0.0)
+        return int(self._byte_seconds / seconds) if self._byte_seconds else self.nbytes
+
+    def changed(self, nbytes: int, now: float) -> None:
+        """``nbytes`` from now on."""
+        if self._first_s is None:
+            self._first_s = self._last_s = now
+        self._byte_seconds += self.nbytes * (now - self._last_s)
+        self.nbytes, self._last_s = nbytes, now
+
+
 @dataclass(frozen=True, slots=True)
 class PagesReady:
     """From ``at_s`` on, pages [0, num_pages) were final."""
@@ -49,17 +103,20 @@ class PagesReady:
 
 class SendRecord:
     """``prepare`` and ``write`` are wall times of a frame at the sender; ``lone`` is from start to
-    acknowledgement, of frames that left while nothing else was in flight."""
+    acknowledgement, of frames that left while nothing else was in flight. ``rate_before_...``: what
+    the pair knew of its rate when the transfer came to it, 0.0 for nothing."""
 
-    def __init__(self, transfer_id: TransferId) -> None:
+    def __init__(self, transfer_id: TransferId, rate_before_bytes_per_s: float | None) -> None:
+        self.rate_before_bytes_per_s = rate_before_bytes_per_s or 0.0
         self.pages: list[PagesReady] = []
         self.handed_off_s: float | None = None
         self.prepare = FrameTimes()
         self.write = FrameTimes()
         self.lone = FrameTimes()
+        self.trains = AckTrains()
+        self.window = MeanWindow()
         self._lone_frame: OutgoingFrame | None = None
         self._trace = trace_of(transfer_id)
-        self._window_bytes = -1
         self._state: SendState | None = None
 
     def pages_ready(self, num_pages: int, now: float) -> None:
@@ -74,6 +131,7 @@ class SendRecord:
         """``in_flight_bytes``: with this frame."""
         if in_flight_bytes == frame.nbytes:
             self._lone_frame = frame
+            self.trains.begin()
         if self._trace is not None:
             run = frame.run
             self._trace.event(
@@ -100,6 +158,7 @@ class SendRecord:
     ) -> None:
         """``in_flight_bytes``: without this frame."""
         ack_s = now - frame.sent_s
+        self.trains.acknowledged(frame.nbytes, now)
         if frame is self._lone_frame:
             self.lone.add(frame.nbytes, ack_s)
         if self._trace is not None:
@@ -115,12 +174,10 @@ class SendRecord:
 
     def changed(self, state: SendState, window_bytes: int, now: float) -> None:
         """What the transfer waits for, and its window, after something happened."""
-        if self._trace is None:
-            return
-        if window_bytes != self._window_bytes:
-            self._window_bytes = window_bytes
+        if self._trace is not None and window_bytes != self.window.nbytes:
             self._trace.event("window", now, window_bytes=window_bytes)
-        if state is not self._state:
+        self.window.changed(window_bytes, now)
+        if self._trace is not None and state is not self._state:
             self._state = state
             self._trace.event("state", now, waits_for=state)
 

@@ -6,6 +6,7 @@ one after the other. The transport takes ``AHEAD_BYTES`` more than the line has 
 """
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import count
 
@@ -34,18 +35,23 @@ class CostedTransfer:
         layout: KvLayout,
         page_ready_s: Sequence[float],
         world: Path,
+        *,
+        knows_rate: bool = False,
     ) -> None:
         self.limits = limits_for(mode, settings, layout)
-        path = PathEstimator()
+        self.path = PathEstimator()
+        self.path.on_ping(world.rtt_s, now=0.0)
+        if knows_rate:
+            self._carry_before(world)
         self.queue = FrameQueue(
             TransferId("costed"),
             layout,
             num_pages=len(page_ready_s),
             limits=self.limits,
-            window=window_for(self.limits, path),
+            window=window_for(self.limits, self.path),
             credit=Credit(settings.credit_bytes),
-            path=path,
-            stripes=StripePolicy(path),
+            path=self.path,
+            stripes=StripePolicy(self.path),
             settings=settings,
         )
         self.now = 0.0
@@ -53,17 +59,18 @@ class CostedTransfer:
         self._world = world
         self._credit_bytes = settings.credit_bytes
         self._sender_free_s = self._line_free_s = self._receiver_free_s = 0.0
-        self._acked = [[0, 0] for _ in range(self.queue.num_stripes)]  # frames, bytes
+        self._acked = [[0, 0] for _ in range(self.queue.max_stripes)]  # frames, bytes
         self._missing_bytes = self.queue.page_bytes
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
-        for num_pages in range(1, len(page_ready_s) + 1):
-            self._at(page_ready_s[num_pages - 1], lambda ready=num_pages: self._ready(ready))
+        for ready_s in sorted(set(page_ready_s)):
+            num_pages = bisect_right(page_ready_s, ready_s)
+            self._at(ready_s, lambda ready=num_pages: self._ready(ready))
         self._at(page_ready_s[-1], lambda: self.queue.hand_off((1,), 0, self.now))
 
     def run(self) -> float:
         """Its time, as its sender reports it."""
-        for stripe in range(self.queue.num_stripes):
+        for stripe in range(self.queue.max_stripes):
             self.queue.open_stream(stripe, 0.0)
         while self._events:
             self.now, _, action = heapq.heappop(self._events)
@@ -72,6 +79,11 @@ class CostedTransfer:
         assert self.queue.state is SenderState.COMMITTED
         return sum(self.queue.accounting.seconds(self.committed_s).values())
 
+    def _carry_before(self, world: Path) -> None:
+        """An earlier transfer has shown what the line carries."""
+        mark = self.path.sent(AHEAD_BYTES, is_limited=True, now=-1.0)
+        self.path.delivered(mark, AHEAD_BYTES, now=-1.0 + AHEAD_BYTES / world.link_bytes_per_s)
+
     def _at(self, time_s: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._events, (time_s, next(self._order), action))
 
@@ -79,7 +91,7 @@ class CostedTransfer:
         self.queue.pages_ready(num_pages, self.now)
 
     def _pump(self) -> None:
-        for stripe in range(self.queue.num_stripes):
+        for stripe in range(self.queue.max_stripes):
             if self.now < self._sender_free_s:
                 return
             message = self.queue.next_message(stripe, self.now)
