@@ -4,8 +4,8 @@
         pairs.open(address)
         pair = pairs.find(receiver, address)
 
-Connections are few and persistent: ``settings.stripes`` for each address. Which node is there, the
-node says itself; no request opens a connection.
+Connections are few and persistent. Which node is there, the node says itself; no request opens a
+pair.
 """
 
 import asyncio
@@ -14,12 +14,13 @@ from types import TracebackType
 from typing import Self
 
 from kvtransfer.changes import Changes
+from kvtransfer.data_channels import Dialer
 from kvtransfer.messages import Identity
 from kvtransfer.pair import Pair
 from pdcore.cluster import Epoch, NodeName
 from pdcore.errors import PeerUnavailable
 from pdcore.kv_layout import KvLayout
-from pdcore.rpc import open_channel
+from pdcore.pair_metrics import PairState
 from pdcore.settings import TlsSettings, TransferSettings
 
 Peers = frozenset[tuple[NodeName, Epoch]]
@@ -59,8 +60,8 @@ class Pairs:
         known = self._pairs.get(address)
         if known is not None:
             return known
-        channels = [open_channel(address, self._tls) for _ in range(self._settings.stripes)]
-        pair = Pair(address, channels, self._identity, self._layout, self._peers_changed)
+        dialer = Dialer(address, self._tls)
+        pair = Pair(dialer, self._identity, self._layout, self._settings, self._peers_changed)
         task = self._tasks.create_task(pair.run())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -99,6 +100,12 @@ class Pairs:
             if standing is not None
         )
 
+    def states(self) -> list[PairState]:
+        """One of each decode node that has answered, for metrics."""
+        known = [pair for pair in self._pairs.values() if pair.peer is not None]
+        by_name = {pair.name: pair for pair in sorted(known, key=_is_attached)}
+        return [pair.state() for pair in by_name.values()]
+
     async def watch_changes(self) -> AsyncIterator[Peers]:
         """``peers`` at once, and again whenever it has changed."""
         last: Peers | None = None
@@ -112,3 +119,7 @@ class Pairs:
 
     def _names(self) -> list[str]:
         return sorted(pair.name for pair in self._pairs.values())
+
+
+def _is_attached(pair: Pair) -> bool:
+    return pair.standing is not None

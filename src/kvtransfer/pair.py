@@ -1,36 +1,46 @@
-"""One decode node as this prefill node reaches it: stripes, the Attach stream, the pair's credit.
+"""One decode node as this prefill node reaches it: its connections, the Attach stream, its path.
 
 Known by its address; which node is there, that node says itself. Invariant: ``standing`` is there
 exactly while the Attach stream lives and the node on its other end fits this one. What a transfer
-has in flight outlives a broken Attach stream: it has its own clock.
+has in flight outlives a broken Attach stream: it has its own clock. Attach and pings have a
+connection of their own, so that neither waits behind pages.
 """
 
 import asyncio
 import logging
 from copy import copy
+from time import monotonic
 
 import grpc
 
 from kvtransfer.changes import Changes
 from kvtransfer.credit import Credit
+from kvtransfer.data_channels import DataChannels, Dialer, PushStream
 from kvtransfer.framing import decode_standing, encode_attach
 from kvtransfer.handshake import PROTOCOL, check_epoch, check_standing
+from kvtransfer.limits import MODES
 from kvtransfer.messages import AttachRequest, Identity, Standing
-from pdcore.cluster import Epoch
+from kvtransfer.path import PathEstimator
+from kvtransfer.path_watch import pings, tcp_samples
+from kvtransfer.stripe_policy import StripePolicy
+from kvtransfer.tcp_buffers import max_send_buffer_bytes
+from kvtransfer.warmer import Busy, Warmer
+from kvtransfer.window import PathWindow
+from pdcore.cluster import Epoch, NodeName
 from pdcore.errors import LayoutMismatch, PdspanError, PeerUnavailable, ProtocolViolation
 from pdcore.generation import TransferId
 from pdcore.kv_layout import KvLayout
+from pdcore.pair_metrics import PairState
 from pdcore.rpc_errors import error_from_rpc
+from pdcore.settings import TransferSettings
 
 log = logging.getLogger(__name__)
 
 ATTACH = "/pdwire.v1.KvTransfer/Attach"
-PUSH = "/pdwire.v1.KvTransfer/Push"
 FIRST_RETRY_S = 0.1
 LAST_RETRY_S = 2.0
 
 AttachCallable = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
-PushCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class Pair:
@@ -38,23 +48,31 @@ class Pair:
 
     def __init__(
         self,
-        address: str,
-        channels: list[grpc.aio.Channel],
+        dialer: Dialer,
         sender: Identity,
         layout: KvLayout,
+        settings: TransferSettings,
         peers_changed: Changes,
     ) -> None:
-        self.address = address
+        self.address = dialer.address
         self.sender = sender
         self.layout = layout
         self.credit = Credit()
+        self.path = PathEstimator()
+        self.stripes = StripePolicy(self.path, send_buffer_bytes=max_send_buffer_bytes())
         self.peer: Identity | None = None  # the node that answered last, fitting or not
         self.standing: Standing | None = None
-        self._channels = channels
+        self._settings = settings
+        self._control = dialer.dial()
+        self._data = DataChannels(dialer)
+        self._busy = Busy()
+        self._warmer = Warmer(
+            self._data, self.path, self.stripes, self._busy, settings.warmup_bytes
+        )
         self._forgotten = asyncio.Event()
         self._is_closed = False
         # Raised as a copy: every raise adds its caller's frames to the traceback.
-        self._problem: PdspanError = PeerUnavailable(f"{address} is not connected yet")
+        self._problem: PdspanError = PeerUnavailable(f"{self.address} is not connected yet")
         self._changed = Changes()
         self._peers_changed = peers_changed
         self._transfers: dict[TransferId, Changes] = {}
@@ -64,15 +82,42 @@ class Pair:
         """For messages: the node, or its address while no node has answered there."""
         return self.address if self.peer is None else self.peer.node
 
+    def state(self) -> PairState:
+        """Now, for metrics."""
+        window = PathWindow(self.path, self._settings.window_bytes)
+        return PairState(
+            peer=NodeName(self.name),
+            rtt_s=self.path.rtt_s,
+            rate_bytes_per_s=self.path.rate_bytes_per_s,
+            window_bytes=window.window_bytes(),
+            credit_bytes=self.credit.granted_bytes,
+            in_flight_bytes=self.credit.in_flight_bytes,
+            num_stripes=self.stripes.num_stripes(),
+            warmup_bytes=self.warmup_bytes,
+        )
+
+    @property
+    def warmup_bytes(self) -> int:
+        """Sent to warm connections so far."""
+        return self._warmer.warmup_bytes
+
+    def take_warmup_bytes(self) -> int:
+        """Those since the last call: what the transfer that asks was preceded by."""
+        return self._warmer.take_unreported_bytes()
+
     async def run(self) -> None:
         """Attached until it is forgotten, then open until it is idle."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 attached = tasks.create_task(self._keep_attached())
+                others = [self._keep_pinging(), self._watch_tcp(), self._warmer.run()]
+                watching = [tasks.create_task(other) for other in others]
                 await self._forgotten.wait()
                 attached.cancel()
-            self._detach(PeerUnavailable(f"{self.name} is no longer known"))
-            await self._idle()
+                self._detach(PeerUnavailable(f"{self.name} is no longer known"))
+                await self._idle()
+                for task in watching:
+                    task.cancel()
         finally:
             await self._close()
 
@@ -96,15 +141,22 @@ class Pair:
         check_epoch(meant=epoch, actual=self.standing.receiver)
         return self.standing
 
-    def open_push(self, stripe: int) -> PushCall:
-        """A new Push stream on one stripe; it waits for a connection that is being remade.
+    def expect_transfer(self, nbytes: int) -> None:
+        """Call when a prompt is admitted whose pages are to come: cold connections are warmed."""
+        self._warmer.expect(nbytes)
+
+    def frame_leaves(self) -> None:
+        """Call when pages are about to be sent: a warm-up makes way."""
+        self._warmer.frame_leaves()
+
+    def open_push(self, transfer_id: TransferId) -> PushStream:
+        """A new Push stream; it waits for a connection that is being remade.
 
         Raises PeerUnavailable when the pair was closed.
         """
         if self._is_closed:
             raise copy(self._problem)
-        call: PushCall = self._channels[stripe].stream_stream(PUSH)(wait_for_ready=True)
-        return call
+        return self._data.open_push(transfer_id, self.name)
 
     def enroll(self, transfer_id: TransferId, changes: Changes) -> None:
         """The transfer shares the credit from now on; ``changes`` says when it is its turn.
@@ -114,9 +166,11 @@ class Pair:
         if transfer_id in self._transfers:
             raise ProtocolViolation(f"transfer {transfer_id} is being sent already")
         self._transfers[transfer_id] = changes
+        self._busy.begin()
 
     def dismiss(self, transfer_id: TransferId) -> None:
         del self._transfers[transfer_id]
+        self._busy.end()
         self.wake_next_in_line()
         self._changed.notify()
 
@@ -142,6 +196,28 @@ class Pair:
             self._detach(problem)
             await asyncio.sleep(delay_s)
 
+    async def _keep_pinging(self) -> None:
+        """While attached; ends only when cancelled."""
+        while True:
+            change = self._changed.next()
+            if self.standing is None:
+                await change.wait()
+                continue
+            async for pong in pings(self._control, self._busy.event):
+                self.path.on_ping(pong.rtt_s, now=monotonic())
+                self.wake_next_in_line()
+                self._warmer.path_changed()
+
+    async def _watch_tcp(self) -> None:
+        """Ends only when cancelled."""
+        async for samples in tcp_samples(self.address, self._data, self._busy.event, self.path):
+            self.stripes.on_tcp(samples, now=monotonic())
+
+    def _num_connections(self) -> int:
+        """Those that are opened at once; a transfer that needs more opens them."""
+        is_striped = MODES[self._settings.mode].striped
+        return max(self.stripes.num_stripes(), self._settings.stripes if is_striped else 1)
+
     async def _idle(self) -> None:
         """Wait until nothing is being sent."""
         while self._transfers:
@@ -150,14 +226,13 @@ class Pair:
     async def _close(self) -> None:
         """Cut everything."""
         self._is_closed = True
-        for channel in self._channels:
-            await channel.close()
+        await self._control.close()
+        await self._data.close()
 
     async def _attach(self) -> None:
         request = encode_attach(AttachRequest(self.sender, self.layout, PROTOCOL))
-        for channel in self._channels:
-            channel.get_state(try_to_connect=True)
-        attach: AttachCallable = self._channels[0].unary_stream(ATTACH)
+        self._control.get_state(try_to_connect=True)
+        attach: AttachCallable = self._control.unary_stream(ATTACH)
         async for message in attach(request):
             standing = decode_standing(message)
             self.peer = standing.receiver
@@ -168,6 +243,8 @@ class Pair:
         if self.standing is None:
             extra = {"epoch": standing.receiver.epoch}
             log.info("attached to %s at %s", self.name, self.address, extra=extra)
+            self._data.open(self._num_connections())
+            self._warmer.opened()
         self.standing = standing
         self.credit.grant(standing.credit_bytes)
         self.wake_next_in_line()

@@ -14,31 +14,24 @@ from time import monotonic
 import grpc
 
 from kvtransfer.accounting import SendState
-from kvtransfer.changes import Changes, raise_if_cancelled, wait_until
+from kvtransfer.changes import Changes, wait_until
 from kvtransfer.codecs import RAW
+from kvtransfer.data_channels import PushStream
 from kvtransfer.frame_queue import FrameQueue, SenderState
-from kvtransfer.framing import checksum, decode_reply, encode_push
+from kvtransfer.framing import checksum, encode_push
 from kvtransfer.handshake import PROTOCOL
 from kvtransfer.limits import SendLimits
 from kvtransfer.messages import Extent, Frame, Handoff, Opening
 from kvtransfer.pages import PageSource
-from kvtransfer.pair import FIRST_RETRY_S, LAST_RETRY_S, Pair, PushCall
+from kvtransfer.pair import FIRST_RETRY_S, LAST_RETRY_S, Pair
 from kvtransfer.report import PairPath, log_report, report_of
 from kvtransfer.send_stripe import OutgoingFrame
 from kvtransfer.window import window_for
 from pdcore.cluster import Epoch
-from pdcore.errors import PdspanError, PeerUnavailable, ProtocolViolation, root_cause
+from pdcore.errors import PeerUnavailable, ProtocolViolation, root_cause
 from pdcore.generation import TransferId
-from pdcore.rpc_errors import ERROR_KEY, error_from_rpc
 from pdcore.settings import TransferSettings
 from pdwire.v1.generation_pb2 import TransferReport
-
-_BROKEN = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.UNKNOWN,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +66,10 @@ class KvSender:
             pair.layout,
             num_pages=pair.layout.num_pages(outgoing.num_tokens),
             limits=limits,
-            window=window_for(limits),
+            window=window_for(limits, pair.path),
             credit=pair.credit,
+            path=pair.path,
+            stripes=pair.stripes,
             settings=settings,
         )
 
@@ -94,11 +89,14 @@ class KvSender:
         try:
             await self._pair.attached(self._outgoing.receiver_epoch, self._settings.resume_s)
             async with asyncio.TaskGroup() as tasks:
-                stripes = range(self._queue.num_stripes)
-                work = [tasks.create_task(self._run_stripe(tasks, stripe)) for stripe in stripes]
-                work.append(tasks.create_task(self._watch_clocks()))
-                await self._committed()
-                for task in work:
+                stripes: list[asyncio.Task[None]] = []
+                while self._queue.state is not SenderState.COMMITTED:
+                    change = self._changes.next()
+                    self._queue.check(monotonic())
+                    for stripe in range(len(stripes), self._queue.num_stripes):
+                        stripes.append(tasks.create_task(self._run_stripe(tasks, stripe)))
+                    await wait_until(change, self._queue.deadline())
+                for task in stripes:
                     task.cancel()
             return self._report()
         except BaseExceptionGroup as group:
@@ -106,17 +104,6 @@ class KvSender:
         finally:
             self._queue.close()
             self._pair.dismiss(self._id)
-
-    async def _committed(self) -> None:
-        while self._queue.state is not SenderState.COMMITTED:
-            await self._changes.next().wait()
-
-    async def _watch_clocks(self) -> None:
-        """Raises when nothing has moved, or no connection was there, for too long."""
-        while True:
-            change = self._changes.next()
-            self._queue.check(monotonic())
-            await wait_until(change, self._queue.deadline())
 
     async def _run_stripe(self, tasks: asyncio.TaskGroup, stripe: int) -> None:
         """One stream after another until the commit, as long as it is the connection that breaks.
@@ -139,18 +126,19 @@ class KvSender:
         """One stream, until the commit. Raises what ended it before."""
         attempt = self._queue.open_stream(stripe, monotonic())
         self._changed()  # the resume clock may run from now on
-        call = self._pair.open_push(stripe)
-        writer = tasks.create_task(self._write(stripe, attempt, call))
+        stream = self._pair.open_push(self._id)
+        writer = tasks.create_task(self._write(stripe, attempt, stream))
         try:
-            await self._read(stripe, call)
+            await self._read(stripe, stream)
         finally:
             writer.cancel()
-            call.cancel()
+            stream.close()
 
-    async def _write(self, stripe: int, attempt: int, call: PushCall) -> None:
+    async def _write(self, stripe: int, attempt: int, stream: PushStream) -> None:
         """Write until cancelled. A write that fails tells nothing: the reader learns why."""
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self._send(stripe, call, encode_push(self._id, attempt, self._opening(stripe)))
+            opening = encode_push(self._id, attempt, self._opening(stripe))
+            await self._send(stripe, stream, opening)
             while True:
                 change = self._changes.next()
                 message = self._queue.next_message(stripe, monotonic())
@@ -159,12 +147,18 @@ class KvSender:
                     continue
                 self._changed()  # the stall clock may run from now on
                 if isinstance(message, Handoff):
-                    await self._send(stripe, call, encode_push(self._id, attempt, message))
+                    await self._send(stripe, stream, encode_push(self._id, attempt, message))
                 else:
-                    data = self._prepare(stripe, attempt, message)
-                    started_s = monotonic()
-                    await self._send(stripe, call, data)
-                    self._queue.record.written(message.nbytes, monotonic() - started_s)
+                    await self._send_frame(stripe, attempt, stream, message)
+
+    async def _send_frame(
+        self, stripe: int, attempt: int, stream: PushStream, outgoing: OutgoingFrame
+    ) -> None:
+        self._pair.frame_leaves()
+        message = self._prepare(stripe, attempt, outgoing)
+        started_s = monotonic()
+        await self._send(stripe, stream, message, outgoing.nbytes)
+        self._queue.record.written(outgoing.nbytes, monotonic() - started_s)
 
     def _prepare(self, stripe: int, attempt: int, outgoing: OutgoingFrame) -> bytes:
         started_s = monotonic()
@@ -177,40 +171,22 @@ class KvSender:
         self._queue.record.prepared(outgoing.nbytes, monotonic() - started_s)
         return message
 
-    async def _send(self, stripe: int, call: PushCall, message: bytes) -> None:
+    async def _send(
+        self, stripe: int, stream: PushStream, message: bytes, num_page_bytes: int = 0
+    ) -> None:
         self._queue.accounting.busy(stripe, SendState.TRANSPORT, monotonic())
         try:
-            await call.write(message)
+            await stream.write(message, num_page_bytes)
         finally:
             self._queue.accounting.idle(stripe, monotonic())
 
-    async def _read(self, stripe: int, call: PushCall) -> None:
-        """Take replies until the commit. Raises PeerUnavailable for a stream that broke.
-
-        gRPC reports a channel that was closed under a stream as a cancellation.
-        """
-        try:
-            while (data := await call.read()) is not grpc.aio.EOF:
-                assert isinstance(data, bytes), "no deserializer is set"
-                self._queue.on_reply(stripe, decode_reply(data), monotonic())
-                self._changed()
-        except grpc.aio.AioRpcError as error:
-            raise self._named(error) from error
-        except asyncio.CancelledError:
-            raise_if_cancelled()
-            raise PeerUnavailable(f"the pair with {self._pair.name} was closed") from None
+    async def _read(self, stripe: int, stream: PushStream) -> None:
+        """Take replies until the commit. Raises PeerUnavailable for a stream that broke."""
+        while (reply := await stream.read()) is not None:
+            self._queue.on_reply(stripe, reply, monotonic())
+            self._changed()
         if not self._queue.is_over:
             raise ProtocolViolation(f"{self._pair.name} ended a stream without a commit")
-
-    def _named(self, error: grpc.aio.AioRpcError) -> PdspanError:
-        """What ended a stream. Without a name of ours it is the transport that broke it.
-
-        A write that fails first hides the name. Then the next stream is refused with it.
-        """
-        named = error_from_rpc(error, self._pair.name)
-        if error.code() in _BROKEN and ERROR_KEY not in dict(error.trailing_metadata() or ()):
-            return PeerUnavailable(named.message)
-        return named
 
     def _changed(self) -> None:
         self._changes.notify()
@@ -231,13 +207,14 @@ class KvSender:
             extent=Extent(
                 num_tokens=num_tokens,
                 num_pages=self._pair.layout.num_pages(num_tokens),
-                num_stripes=self._queue.num_stripes,
+                num_stripes=self._queue.max_stripes,
             ),
             stripe=stripe,
         )
 
     def _report(self) -> TransferReport:
-        pair = PairPath(rtt_s=None, rate_bytes_per_s=None)
+        path = self._pair.path
+        pair = PairPath(path.rtt_s, path.rate_bytes_per_s, self._pair.take_warmup_bytes())
         report = report_of(self._queue, self._limits.mode, pair, monotonic())
         log_report(report, self._id, self._pair.name, slow_s=self._settings.slow_s)
         return report

@@ -10,6 +10,7 @@ Cancelling ``run`` ends the streams at once, and drops what has not left this pr
 import asyncio
 import math
 import os
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -19,7 +20,9 @@ from typing import Self
 import grpc
 
 from kvtransfer.changes import Changes, raise_if_cancelled
+from kvtransfer.delivery_rate import Mark
 from kvtransfer.framing import decode_warm_reply, encode_warm
+from kvtransfer.path import PathEstimator
 from kvtransfer.rate_rounds import RateRounds
 from kvtransfer.stream_errors import what_ended
 from kvtransfer.warm_rounds import MIN_MESSAGE_BYTES, WarmRounds
@@ -42,10 +45,13 @@ class WarmUp:
         *,
         rtt_s: float,
         max_bytes: int,
+        path: PathEstimator | None = None,
         rounds: type[WarmRounds] | type[RateRounds] = WarmRounds,
     ) -> None:
+        """``path`` is told what leaves and what arrives."""
         self._rounds = rounds(rtt_s, max_bytes, now=monotonic())
-        self._streams = [_WarmStream(channel) for channel in channels]
+        self._path = path or PathEstimator()
+        self._streams = [_WarmStream(channel, self._path) for channel in channels]
         self._changes = Changes()
 
     @property
@@ -62,6 +68,15 @@ class WarmUp:
         """Whether it ended because the rate no longer grew."""
         return self._rounds.is_warm
 
+    @property
+    def num_channels(self) -> int:
+        return len(self._streams)
+
+    def add(self, channel: grpc.aio.Channel) -> None:
+        """One more connection, also while it runs."""
+        self._streams.append(_WarmStream(channel, self._path))
+        self._changes.notify()
+
     async def run(self) -> None:
         """Until the path is warm or ``max_bytes`` have been sent, and all is acknowledged.
 
@@ -70,8 +85,13 @@ class WarmUp:
         """
         try:
             async with asyncio.TaskGroup() as tasks:
-                for stream in self._streams:
-                    tasks.create_task(self._fill(tasks, stream))
+                num_started = 0
+                while not self._rounds.is_over:
+                    change = self._changes.next()
+                    for stream in self._streams[num_started:]:
+                        tasks.create_task(self._fill(tasks, stream))
+                    num_started = len(self._streams)
+                    await change.wait()
         except BaseExceptionGroup as group:
             raise root_cause(group) from group
 
@@ -117,10 +137,12 @@ class WarmUp:
 class _WarmStream:
     """One ``Warm`` stream; knows what is in flight on it. Leaving the context ends it at once."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, path: PathEstimator) -> None:
         self.in_flight_bytes = 0
         self._channel = channel
+        self._path = path
         self._acked_bytes = 0
+        self._unacked: deque[tuple[Mark, int]] = deque()
 
     async def __aenter__(self) -> Self:
         self._call: WarmCall = self._channel.stream_stream(WARM)(wait_for_ready=True)
@@ -128,8 +150,11 @@ class _WarmStream:
 
     async def __aexit__(self, *_: object) -> None:
         self._call.cancel()
+        self._path.withdrawn(self.in_flight_bytes, len(self._unacked))
+        self._unacked.clear()
 
     async def write(self, nbytes: int) -> None:
+        self._unacked.append((self._path.sent(nbytes, now=monotonic()), nbytes))
         self.in_flight_bytes += nbytes
         await self._call.write(_message(nbytes))
 
@@ -147,14 +172,21 @@ class _WarmStream:
             raise PeerUnavailable("the connection was closed") from None
         if not isinstance(data, bytes):
             return 0
-        nbytes = decode_warm_reply(data) - self._acked_bytes
-        if not 0 < nbytes <= self.in_flight_bytes:
+        return self._acknowledged(decode_warm_reply(data))
+
+    def _acknowledged(self, total_bytes: int) -> int:
+        """Each message is answered once it has arrived whole."""
+        before_bytes = self._acked_bytes
+        while self._unacked and self._acked_bytes + self._unacked[0][1] <= total_bytes:
+            mark, nbytes = self._unacked.popleft()
+            self._acked_bytes += nbytes
+            self.in_flight_bytes -= nbytes
+            self._path.delivered(mark, nbytes, now=monotonic())
+        if not before_bytes < self._acked_bytes == total_bytes:
             raise ProtocolViolation(
-                f"{nbytes} warm-up bytes acknowledged of {self.in_flight_bytes}"
+                f"{total_bytes} warm-up bytes are acknowledged, after {before_bytes}"
             )
-        self._acked_bytes += nbytes
-        self.in_flight_bytes -= nbytes
-        return nbytes
+        return total_bytes - before_bytes
 
 
 @cache

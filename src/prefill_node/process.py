@@ -59,6 +59,7 @@ async def serve(
         async with Pairs(identity, engine.layout, settings.transfer, settings.tls) as pairs:
             state = PrefillState(engine.pool, worker, pairs)
             metrics.show_load(state)
+            metrics.show_pairs(pairs)
             drain = Drain(node.name)
             service = PrefillService(info, engine, worker, pairs, settings.transfer, drain, metrics)
             server = new_server()

@@ -22,7 +22,7 @@ from pdcore.errors import (
 from pdcore.rpc import open_channel
 from pdcore.rpc_errors import error_from_rpc
 from pdcore.settings import TlsSettings
-from waiting import raises
+from waiting import raises, until
 from wired_pair import SETTINGS, Wire, wired
 
 KIB, MIB = 2**10, 2**20
@@ -89,8 +89,7 @@ async def test_a_cancelled_warm_up_leaves_the_connection_usable() -> None:
     async with wired() as wire, channel_to(wire) as channel:
         warm_up = WarmUp([channel], rtt_s=10.0, max_bytes=256 * MIB)
         task = asyncio.create_task(warm_up.run())
-        while not warm_up.sent_bytes:
-            await asyncio.sleep(0.001)
+        await until(lambda: warm_up.sent_bytes > 0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -102,8 +101,7 @@ async def test_a_connection_that_breaks_ends_the_warm_up_by_name() -> None:
         warm_up = WarmUp([channel], rtt_s=10.0, max_bytes=256 * MIB)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(raises(PeerUnavailable, warm_up.run()))
-            while not wire.relay.num_bytes:
-                await asyncio.sleep(0.001)
+            await until(lambda: wire.relay.num_bytes > 0)
             wire.relay.accepts = False
             wire.relay.cut()
 

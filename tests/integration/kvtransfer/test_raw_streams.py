@@ -10,7 +10,7 @@ import pytest
 from kvtransfer import framing
 from kvtransfer.handshake import PROTOCOL
 from kvtransfer.messages import Extent, Frame, Handoff, Identity, Opening, PageRun
-from kvtransfer.pair import PUSH
+from kvtransfer.data_channels import PUSH
 from page_memory import RECEIVER, SENDER, Target
 from pdcore.cluster import NodeName
 from pdcore.errors import ChecksumMismatch, ProtocolViolation

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from kvtransfer.limits import MODES
+from kvtransfer.stripe_policy import START_STRIPES
 from page_memory import RECEIVER, Target
 from pdcore.errors import (
     InternalError,
@@ -37,7 +38,7 @@ async def test_every_mode_delivers_every_byte(mode: str) -> None:
         assert set(wire.sink.num_writes.values()) == {1}
     assert report.mode == mode
     assert report.page_bytes == report.wire_bytes == NUM_PAGES * LAYOUT.page_bytes
-    assert report.stripes == (3 if mode == "striped" else 1)
+    assert report.stripes == {"striped": 3, "auto": START_STRIPES}.get(mode, 1)
     assert report.max_in_flight_bytes <= SETTINGS.window_bytes
     shares = report.producer_s + report.prepare_s + report.window_s + report.transport_s
     assert shares == pytest.approx(report.duration_s)

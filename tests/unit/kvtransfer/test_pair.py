@@ -3,13 +3,17 @@
 import pytest
 
 from kvtransfer.changes import Changes
+from kvtransfer.data_channels import Dialer
 from kvtransfer.pair import Pair
 from page_memory import RECEIVER, SENDER, TINY
 from pdcore.errors import PeerUnavailable
+from pdcore.generation import TransferId
+from pdcore.settings import TlsSettings, TransferSettings
 
 
 def make() -> Pair:
-    return Pair("10.0.0.2:7001", [], SENDER, TINY, Changes())
+    dialer = Dialer("10.0.0.2:7001", TlsSettings())
+    return Pair(dialer, SENDER, TINY, TransferSettings(), Changes())
 
 
 async def test_a_node_that_was_never_heard_is_named_by_its_address() -> None:
@@ -28,6 +32,6 @@ async def test_every_transfer_gets_an_error_of_its_own() -> None:
     await pair.run()
     for _ in range(2):
         with pytest.raises(PeerUnavailable, match="is no longer known") as caught:
-            pair.open_push(0)
+            pair.open_push(TransferId("t"))
         errors.append(caught.value)
     assert len({id(error) for error in errors}) == 4

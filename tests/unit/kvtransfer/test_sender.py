@@ -20,7 +20,10 @@ SETTINGS = TransferSettings(frame_bytes=TINY.page_bytes)
 
 
 class EagerChannel:
-    """Both the channel and its stream. The commit and the end come in one go, after the handoff."""
+    """The dialer, its channel and its stream. The commit and the end come in one go, after the
+    handoff."""
+
+    address = "127.0.0.1:7001"
 
     def __init__(self, num_frames: int) -> None:
         self.num_streams = 0
@@ -30,6 +33,12 @@ class EagerChannel:
             Reply(0, num_frames, nbytes, CREDIT_BYTES, committed=True),
         ]
         self._handed_off = asyncio.Event()
+
+    def dial(self) -> "EagerChannel":
+        return self
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return grpc.ChannelConnectivity.READY
 
     def stream_stream(self, _method: str) -> "EagerChannel":
         return self
@@ -53,7 +62,7 @@ class EagerChannel:
 
 async def test_no_stream_is_opened_after_the_commit() -> None:
     channel = EagerChannel(num_frames=2)
-    pair = Pair("", [channel], SENDER, TINY, Changes())  # type: ignore[list-item]
+    pair = Pair(channel, SENDER, TINY, SETTINGS, Changes())  # type: ignore[arg-type]
     pair.standing = Standing(RECEIVER, TINY, PROTOCOL, CREDIT_BYTES)
     pair.credit.grant(CREDIT_BYTES)
     outgoing = OutgoingTransfer(TransferId("t"), RECEIVER.epoch, range(2), 8)
