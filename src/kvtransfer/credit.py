@@ -27,10 +27,13 @@ class Credit:
         """The receiver's standing credit is now ``nbytes``."""
         self._granted_bytes = nbytes
 
-    def take(self, transfer: TransferId, nbytes: int) -> bool:
-        """Take room for one frame; without room, or out of turn, ``transfer`` waits in line."""
+    def take(self, transfer: TransferId, nbytes: int, window_bytes: int | None = None) -> bool:
+        """Take room for one frame; without room, or out of turn, ``transfer`` waits in line.
+
+        ``window_bytes``: a bound on the pair's bytes in flight that the sender sets itself.
+        """
         first = next(iter(self._waiting), transfer)
-        if first != transfer or not self._has_room(nbytes):
+        if first != transfer or not self._has_room(nbytes, window_bytes):
             self._waiting.setdefault(transfer)
             return False
         self._waiting.pop(transfer, None)
@@ -52,6 +55,9 @@ class Credit:
         """Who is to try again after credit came back or the line moved."""
         return next(iter(self._waiting), None)
 
-    def _has_room(self, nbytes: int) -> bool:
-        fits = self._in_flight_bytes + nbytes <= self._granted_bytes
+    def _has_room(self, nbytes: int, window_bytes: int | None) -> bool:
+        bound = self._granted_bytes
+        if window_bytes is not None:
+            bound = min(bound, window_bytes)
+        fits = self._in_flight_bytes + nbytes <= bound
         return fits or (self._in_flight_bytes == 0 and self._granted_bytes > 0)

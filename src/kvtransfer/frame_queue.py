@@ -1,8 +1,8 @@
 """The sender's half of one transfer: ready pages in, frames out. No I/O; ``now`` is an argument.
 
-Invariants: bytes in flight never exceed the window or the pair's credit, except a frame that goes
-alone; every layer of every page is unsent, in flight on exactly one stripe, or acknowledged; the
-handoff leaves when nothing is unsent. ``docs/wire-protocol.md`` has the state table.
+Invariants: every layer of every page is unsent, in flight on exactly one stripe, or acknowledged;
+what is in flight fits (``flight``); the handoff leaves when nothing is unsent.
+``docs/wire-protocol.md`` has the state table.
 Does not wait, write or read pages: its caller does, and asks again after every change.
 """
 
@@ -12,11 +12,14 @@ from enum import StrEnum
 from kvtransfer.accounting import Accounting, SendState
 from kvtransfer.clocks import SendClocks
 from kvtransfer.credit import Credit
+from kvtransfer.flight import Flight
 from kvtransfer.limits import SendLimits
 from kvtransfer.messages import Handoff, PageRun, Reply
 from kvtransfer.page_cutter import PageCutter
+from kvtransfer.path import PathEstimator
 from kvtransfer.send_record import SendRecord
 from kvtransfer.send_stripe import OutgoingFrame, SendStripe
+from kvtransfer.stripe_policy import StripePolicy
 from kvtransfer.window import WindowController
 from pdcore.errors import ProtocolViolation
 from pdcore.generation import TransferId
@@ -32,7 +35,11 @@ class SenderState(StrEnum):
 
 
 class FrameQueue:
-    """``stripe`` arguments are indices below ``num_stripes``; a stripe has one stream at a time."""
+    """``stripe`` arguments are indices below ``max_stripes``; a stripe has one stream at a time.
+
+    ``num_stripes`` says how many are to have one now; it may grow and shrink until the commit, and
+    a stripe beyond it that has a stream keeps it.
+    """
 
     def __init__(
         self,
@@ -43,24 +50,24 @@ class FrameQueue:
         limits: SendLimits,
         window: WindowController,
         credit: Credit,
+        path: PathEstimator,
+        stripes: StripePolicy,
         settings: TransferSettings,
     ) -> None:
         assert num_pages > 0, "a prompt has at least one token"
         self.state = SenderState.SENDING
         self.accounting = Accounting()
-        self.record = SendRecord(transfer_id)
+        self.record = SendRecord(transfer_id, path.rate_bytes_per_s)
         self.num_frames = 0
         self.wire_bytes = 0
         self.num_attempts = 1
         self.round_trips = 0
-        self.in_flight_bytes = 0
-        self.max_in_flight_bytes = 0
         self.page_bytes = num_pages * layout.page_bytes  # of all pages, once each
-        self._transfer_id = transfer_id
         self._layout = layout
         self._limits = limits
-        self._window = window
         self._credit = credit
+        self._flight = Flight(transfer_id, window, credit, path)
+        self._policy = stripes
         self._clocks = SendClocks(settings)
         self._cutter = PageCutter(limits, num_pages, layout.num_layers)
         self._returned: deque[PageRun] = deque()
@@ -69,13 +76,28 @@ class FrameQueue:
         self._stripes = [SendStripe() for _ in range(limits.stripes_for(num_pages, layout))]
 
     @property
-    def num_stripes(self) -> int:
+    def max_stripes(self) -> int:
+        """The most that the transfer may come to use, fixed from its opening on."""
         return len(self._stripes)
+
+    @property
+    def num_stripes(self) -> int:
+        if self._limits.is_adaptive:
+            return min(self._policy.num_stripes(), self.max_stripes)
+        return self.max_stripes
+
+    @property
+    def in_flight_bytes(self) -> int:
+        return self._flight.nbytes
+
+    @property
+    def max_in_flight_bytes(self) -> int:
+        return self._flight.max_nbytes
 
     @property
     def window_bytes(self) -> int:
         """In force now: 0 for one frame at a time."""
-        return min(self._window.window_bytes(), self._credit.granted_bytes)
+        return self._flight.window_bytes
 
     @property
     def is_over(self) -> bool:
@@ -149,9 +171,9 @@ class FrameQueue:
         self.record.note("broken", now, stripe=stripe)
         was_heard = self._stripes[stripe].is_heard
         frames = self._stripes[stripe].close()
-        self._give_back(sum(frame.nbytes for frame in frames))
+        self._flight.withdrawn(sum(frame.nbytes for frame in frames), len(frames))
         self._returned.extendleft(frame.run for frame in reversed(frames))
-        self._credit.leave_line(self._transfer_id)
+        self._flight.leave_line()
         self._settle(now)
         return was_heard
 
@@ -171,7 +193,10 @@ class FrameQueue:
 
     def _next_frame(self, lane: SendStripe, now: float) -> OutgoingFrame | None:
         run = self._next_run()
-        if run is None or not self._admits(self._nbytes(run)):
+        if run is None:
+            self._flight.nothing_to_send(now)
+            return None
+        if not self._flight.admits(self._nbytes(run)):
             return None
         if self._returned:
             self._returned.popleft()
@@ -191,31 +216,18 @@ class FrameQueue:
     def _nbytes(self, run: PageRun) -> int:
         return run.num_parts * self._layout.layer_bytes
 
-    def _fits_window(self, nbytes: int) -> bool:
-        in_flight = self.in_flight_bytes
-        return not in_flight or in_flight + nbytes <= self._window.window_bytes()
-
-    def _admits(self, nbytes: int) -> bool:
-        """Take the pair's credit if the window has room; else leave the line for it."""
-        if self._fits_window(nbytes):
-            return self._credit.take(self._transfer_id, nbytes)
-        self._credit.leave_line(self._transfer_id)
-        return False
-
     def _is_blocked(self) -> bool:
         """Whether a frame is ready, and window or credit has no room for it."""
         run = self._next_run()
-        if run is None:
-            return False
-        return not self._fits_window(self._nbytes(run)) or self._credit.waits(self._transfer_id)
+        return run is not None and self._flight.is_blocked(self._nbytes(run))
 
     def _sent(self, lane: SendStripe, run: PageRun, now: float) -> OutgoingFrame:
-        frame = lane.send(run, self._nbytes(run), self._next_round_trip, now)
+        nbytes = self._nbytes(run)
+        mark = self._flight.sent(nbytes, now)
+        frame = lane.send(run, nbytes, self._next_round_trip, mark)
         self.num_frames += 1
         self.wire_bytes += frame.nbytes
         self.round_trips = max(self.round_trips, frame.round_trip)
-        self.in_flight_bytes += frame.nbytes
-        self.max_in_flight_bytes = max(self.max_in_flight_bytes, self.in_flight_bytes)
         return frame
 
     def _next_handoff(self, lane: SendStripe) -> Handoff | None:
@@ -227,8 +239,7 @@ class FrameQueue:
         return self._handoff
 
     def _acknowledged(self, frame: OutgoingFrame, was_blocked: bool, now: float) -> None:
-        self._give_back(frame.nbytes)
-        self._window.on_ack(frame.nbytes, now - frame.sent_s, now=now)
+        self._flight.acknowledged(frame.mark, frame.nbytes, now)
         self._clocks.moved(now)
         if was_blocked:  # what leaves next could leave only because of this one
             self._next_round_trip = max(self._next_round_trip, frame.round_trip + 1)
@@ -241,21 +252,17 @@ class FrameQueue:
 
     def _release_all(self) -> None:
         for lane in self._stripes:
-            lane.close()
-        self._give_back(self.in_flight_bytes)
-        self._credit.leave_line(self._transfer_id)
-
-    def _give_back(self, nbytes: int) -> None:
-        self.in_flight_bytes -= nbytes
-        self._credit.give_back(nbytes)
+            frames = lane.close()
+            self._flight.withdrawn(sum(frame.nbytes for frame in frames), len(frames))
+        self._flight.leave_line()
 
     def _settle(self, now: float) -> None:
         """After every change: what the transfer waits for now, and which clocks run."""
         run = self._next_run()
         self.accounting.waits_for(self._waits_for(run), now)
-        self.record.changed(self.accounting.state, self._window.window_bytes(), now)
+        self.record.changed(self.accounting.state, self.window_bytes, now)
         has_work = run is not None or self.in_flight_bytes > 0 or self._handoff is not None
-        waits_in_line = not self.in_flight_bytes and self._credit.waits(self._transfer_id)
+        waits_in_line = not self.in_flight_bytes and self._flight.waits_in_line
         was_opened = any(lane.was_opened for lane in self._stripes)
         is_heard = any(lane.is_heard for lane in self._stripes)
         self._clocks.run(

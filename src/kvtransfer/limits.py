@@ -12,6 +12,7 @@ from pdcore.errors import ConfigError, InvalidRequest
 from pdcore.kv_layout import KvLayout
 from pdcore.settings import TransferSettings
 
+MAX_AUTO_STRIPES = 8
 # Half of the transport's message limit (pdcore.rpc): room for the header and to spare.
 MAX_PAYLOAD_BYTES = 16 * 2**20
 
@@ -35,6 +36,7 @@ class Mode:
     windowed: bool  # False: one frame at a time, the next one after its acknowledgement
     frame: FrameUnit
     striped: bool = False
+    adaptive: bool = False  # window, frames and connections follow the path
 
 
 _EARLY, _LATE = Starts.WHILE_PREFILL_RUNS, Starts.AFTER_PREFILL
@@ -47,7 +49,7 @@ MODES: dict[str, Mode] = {
     "coalesced": Mode(_LATE, windowed=True, frame=FrameUnit.FILL),
     "pipelined": Mode(_EARLY, windowed=True, frame=FrameUnit.FILL),
     "striped": Mode(_EARLY, windowed=True, frame=FrameUnit.FILL, striped=True),
-    "auto": Mode(_EARLY, windowed=True, frame=FrameUnit.FILL),
+    "auto": Mode(_EARLY, windowed=True, frame=FrameUnit.FILL, adaptive=True),
 }
 
 
@@ -58,6 +60,7 @@ class SendLimits:
     A frame holds at most ``frame_pages`` pages, of each at most ``frame_layers`` layers; several
     pages only when it holds all their layers. ``small_frame_bytes``: a frame below it is held back
     while earlier bytes are unacknowledged and more pages are to come (0: never).
+    ``is_adaptive``: the byte numbers and ``num_stripes`` are where the path starts and ends.
     """
 
     mode: str
@@ -67,6 +70,7 @@ class SendLimits:
     frame_layers: int
     small_frame_bytes: int
     num_stripes: int
+    is_adaptive: bool = False
 
     def stripes_for(self, num_pages: int, layout: KvLayout) -> int:
         """How many stripes a transfer uses: no more than it has frames."""
@@ -95,8 +99,15 @@ def limits_for(mode: str, settings: TransferSettings, layout: KvLayout) -> SendL
         frame_pages=pages,
         frame_layers=layers,
         small_frame_bytes=settings.frame_bytes // 2 if row.frame is FrameUnit.FILL else 0,
-        num_stripes=settings.stripes if row.striped else 1,
+        num_stripes=_num_stripes(row, settings),
+        is_adaptive=row.adaptive,
     )
+
+
+def _num_stripes(row: Mode, settings: TransferSettings) -> int:
+    if row.adaptive:
+        return MAX_AUTO_STRIPES
+    return settings.stripes if row.striped else 1
 
 
 def _frame_shape(unit: FrameUnit, frame_bytes: int, layout: KvLayout) -> tuple[int, int]:

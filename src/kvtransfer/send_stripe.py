@@ -6,6 +6,7 @@ Invariant: ``acked_frames`` + unacknowledged frames = frames sent on the stream 
 from collections import deque
 from dataclasses import dataclass
 
+from kvtransfer.delivery_rate import Mark
 from kvtransfer.messages import PageRun, Reply
 from pdcore.errors import ProtocolViolation
 
@@ -13,14 +14,19 @@ from pdcore.errors import ProtocolViolation
 @dataclass(frozen=True, slots=True)
 class OutgoingFrame:
     """``round_trip``: 1 for a frame that waited for no acknowledgement, else one more than that of
-    the frame whose acknowledgement let it go. ``sent_s`` is when it was counted as in flight.
+    the frame whose acknowledgement let it go. ``mark`` is what the pair's path wants back with its
+    acknowledgement, and says when the frame was counted as in flight.
     """
 
     sequence: int
     run: PageRun
     nbytes: int
     round_trip: int
-    sent_s: float
+    mark: Mark
+
+    @property
+    def sent_s(self) -> float:
+        return self.mark.sent_s
 
 
 class SendStripe:
@@ -30,6 +36,7 @@ class SendStripe:
         self.is_open = False
         self.is_heard = False  # the open stream has been answered
         self.has_handoff = False  # the handoff left on the open stream
+        self.in_flight_bytes = 0
         self._acked_frames = 0
         self._acked_bytes = 0
         self._unacked: deque[OutgoingFrame] = deque()
@@ -44,12 +51,14 @@ class SendStripe:
         """The stream is gone; the frames that it did not acknowledge, oldest first."""
         frames = list(self._unacked)
         self._unacked.clear()
+        self.in_flight_bytes = 0
         self.is_open = self.is_heard = self.has_handoff = False
         return frames
 
-    def send(self, run: PageRun, nbytes: int, round_trip: int, now: float) -> OutgoingFrame:
+    def send(self, run: PageRun, nbytes: int, round_trip: int, mark: Mark) -> OutgoingFrame:
         sequence = self._acked_frames + len(self._unacked)
-        frame = OutgoingFrame(sequence, run, nbytes, round_trip, now)
+        frame = OutgoingFrame(sequence, run, nbytes, round_trip, mark)
+        self.in_flight_bytes += nbytes
         self._unacked.append(frame)
         return frame
 
@@ -68,7 +77,8 @@ class SendStripe:
                 f"acknowledges {reply.acked_bytes} bytes in {reply.acked_frames} frames, which"
                 f" held {self._acked_bytes + sum(frame.nbytes for frame in frames)}"
             )
-        for _ in frames:
+        for frame in frames:
             self._unacked.popleft()
+            self.in_flight_bytes -= frame.nbytes
         self._acked_frames, self._acked_bytes = reply.acked_frames, reply.acked_bytes
         return frames

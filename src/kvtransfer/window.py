@@ -1,43 +1,72 @@
-"""How many bytes of one transfer may be unacknowledged. A policy: no I/O, no clock, no pages.
+"""How many bytes may be unacknowledged. A policy: no I/O, no clock, no pages.
 
-The sender lets a frame go when it fits in the window, or when nothing of the transfer is in flight.
+A transfer lets a frame go when it fits in the window, or when nothing is in flight. A *shared*
+window bounds what all transfers of the pair have in flight together, and they take turns
+(``credit``); any other bounds one transfer.
 """
 
 from typing import Protocol
 
 from kvtransfer.limits import SendLimits
+from kvtransfer.path import NARROW, PathEstimator
+
+MAX_WINDOW_BYTES = 256 * 2**20
+# On a short path the two programs, not the path, decide how much must be in flight.
+FLOOR_S = 0.1
+MAX_FLOOR_BYTES = 16 * 2**20
 
 
 class WindowController(Protocol):
-    def window_bytes(self) -> int: ...
+    @property
+    def is_shared(self) -> bool: ...
 
-    def on_ack(self, nbytes: int, rtt_s: float, *, now: float) -> None:
-        """``nbytes`` were acknowledged, ``rtt_s`` after the frame was handed to the transport."""
-        ...
+    def window_bytes(self) -> int: ...
 
 
 class FixedWindow:
+    is_shared = False
+
     def __init__(self, window_bytes: int) -> None:
         self._window_bytes = window_bytes
 
     def window_bytes(self) -> int:
         return self._window_bytes
 
-    def on_ack(self, nbytes: int, rtt_s: float, *, now: float) -> None:
-        """A fixed window learns nothing."""
-
 
 class StopAndWait:
     """One frame, then its acknowledgement. Nothing fits in no bytes, so each frame goes alone."""
 
+    is_shared = False
+
     def window_bytes(self) -> int:
         return 0
 
-    def on_ack(self, nbytes: int, rtt_s: float, *, now: float) -> None:
-        """There is nothing to adapt."""
+
+class PathWindow:
+    """Twice what the pair's path holds. ``start_bytes`` while the path is not known, and at least
+    that much until its rate has stopped growing.
+    """
+
+    is_shared = True
+
+    def __init__(self, path: PathEstimator, start_bytes: int) -> None:
+        self._path = path
+        self._start_bytes = start_bytes
+
+    def window_bytes(self) -> int:
+        target, rate = self._path.target_bytes, self._path.rate_bytes_per_s
+        if target is None or rate is None:
+            return self._start_bytes
+        if self._path.is_in_doubt:
+            return int(NARROW * (self._path.held_bytes or 0.0))
+        floor = min(MAX_FLOOR_BYTES, int(FLOOR_S * rate))
+        least = floor if self._path.is_settled else self._start_bytes
+        return min(max(target, least), MAX_WINDOW_BYTES)
 
 
-def window_for(limits: SendLimits) -> WindowController:
+def window_for(limits: SendLimits, path: PathEstimator) -> WindowController:
     if limits.window_bytes is None:
         return StopAndWait()
+    if limits.is_adaptive:
+        return PathWindow(path, limits.window_bytes)
     return FixedWindow(limits.window_bytes)

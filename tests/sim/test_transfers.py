@@ -150,7 +150,7 @@ STRICT = replace(PATIENT, park_s=1.0, resume_s=2.0, stall_s=10.0)
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_connection_that_never_comes_back(mode: str) -> None:
-    cuts = tuple(Cut(0.12, stripe, 0.0, 0.0, 1e6, False) for stripe in range(3))
+    cuts = tuple(Cut(0.12, stripe, 0.0, 0.0, 1e6, False) for stripe in range(8))
     simulation = Simulation(mode, STRICT, LINK, [replace(REQUEST, cuts=cuts)])
     simulation.run()
     (transfer,) = simulation.transfers.values()

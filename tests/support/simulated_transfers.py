@@ -20,7 +20,9 @@ from kvtransfer.incoming import IncomingTransfer
 from kvtransfer.incoming_stream import IncomingStream, StreamState
 from kvtransfer.limits import limits_for
 from kvtransfer.messages import Body, Extent, Frame, Handoff, Opening
+from kvtransfer.path import PathEstimator
 from kvtransfer.registry import TransferRegistry
+from kvtransfer.stripe_policy import StripePolicy
 from kvtransfer.window import window_for
 from page_memory import RECEIVER, SENDER, TINY, PageMemory, Target
 from pdcore.errors import PdspanError
@@ -91,8 +93,10 @@ class SimulatedTransfer:
             TINY,
             num_pages=self.num_pages,
             limits=simulation.limits,
-            window=window_for(simulation.limits),
+            window=window_for(simulation.limits, simulation.path),
             credit=simulation.credit,
+            path=simulation.path,
+            stripes=simulation.stripes,
             settings=simulation.settings,
         )
         self.connections: dict[int, Connection] = {}  # what the sender writes to
@@ -111,6 +115,8 @@ class Simulation:
         self.settings = settings
         self.limits = limits_for(mode, settings, TINY)
         self.credit = Credit(settings.credit_bytes)
+        self.path = PathEstimator()
+        self.stripes = StripePolicy(self.path)
         num_pages = sum(len(request.page_ready_s) for request in requests)
         self.sink = PageMemory(TINY, num_pages)
         self.registry = TransferRegistry(RECEIVER, TINY, self.sink, settings)
@@ -155,7 +161,7 @@ class Simulation:
             self._at(ready_s, lambda page=page: self._pages_ready(transfer, page + 1))
         self._at(request.page_ready_s[-1] + request.handoff_s, lambda: self._hand_off(transfer))
         self._at(request.expect_s, lambda: self._expect(transfer))
-        for stripe in range(transfer.queue.num_stripes):
+        for stripe in range(transfer.queue.max_stripes):
             self._at(0.0, lambda stripe=stripe: self._connect(transfer, stripe))
         for cut in request.cuts:
             self._at(cut.at_s, lambda cut=cut: self._cut(transfer, cut))
@@ -190,7 +196,7 @@ class Simulation:
             protocol=PROTOCOL,
             layout=TINY,
             codec="raw",
-            extent=Extent(transfer.num_tokens, transfer.num_pages, transfer.queue.num_stripes),
+            extent=Extent(transfer.num_tokens, transfer.num_pages, transfer.queue.max_stripes),
             stripe=stripe,
         )
         self._send(transfer, connection, opening)
@@ -260,7 +266,7 @@ class Simulation:
         transfer.connections.clear()
 
     def _cut(self, transfer: SimulatedTransfer, cut: Cut) -> None:
-        connection = transfer.connections.get(cut.stripe % transfer.queue.num_stripes)
+        connection = transfer.connections.get(cut.stripe % transfer.queue.max_stripes)
         if connection is None or not connection.is_up:
             return
         connection.is_up = False

@@ -7,7 +7,9 @@ from kvtransfer.credit import Credit
 from kvtransfer.frame_queue import FrameQueue
 from kvtransfer.limits import limits_for
 from kvtransfer.messages import Handoff, PageRun, Reply
+from kvtransfer.path import PathEstimator
 from kvtransfer.send_stripe import OutgoingFrame
+from kvtransfer.stripe_policy import StripePolicy
 from kvtransfer.window import WindowController, window_for
 from page_memory import TINY
 from pdcore.generation import TransferId
@@ -22,21 +24,25 @@ def make(
     num_pages: int = 12,
     *,
     credit: Credit | None = None,
+    path: PathEstimator | None = None,
     settings: TransferSettings = SETTINGS,
     window: WindowController | None = None,
     name: str = "t",
 ) -> FrameQueue:
     limits = limits_for(mode, settings, TINY)
+    path = PathEstimator() if path is None else path
     queue = FrameQueue(
         TransferId(name),
         TINY,
         num_pages=num_pages,
         limits=limits,
-        window=window or window_for(limits),
+        window=window or window_for(limits, path),
         credit=Credit(100 * PAGE) if credit is None else credit,
+        path=path,
+        stripes=StripePolicy(path),
         settings=settings,
     )
-    for stripe in range(queue.num_stripes):
+    for stripe in range(queue.max_stripes):
         queue.open_stream(stripe, 0.0)
     return queue
 
@@ -233,14 +239,13 @@ def test_attempts_are_counted_over_all_stripes() -> None:
 class Shrinking:
     """A window that a test may make smaller."""
 
+    is_shared = False
+
     def __init__(self) -> None:
         self.size = 100 * PAGE
 
     def window_bytes(self) -> int:
         return self.size
-
-    def on_ack(self, nbytes: int, rtt_s: float, *, now: float) -> None:
-        assert rtt_s == now - 1.0
 
 
 def test_who_cannot_send_leaves_the_line_for_credit() -> None:

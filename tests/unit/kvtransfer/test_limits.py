@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kvtransfer.limits import MAX_PAYLOAD_BYTES, MODES, Starts, limits_for
+from kvtransfer.path import PathEstimator
 from kvtransfer.window import FixedWindow, StopAndWait, window_for
 from page_memory import TINY
 from pdcore.errors import ConfigError, InvalidRequest
@@ -26,7 +27,7 @@ ROWS = {
     "coalesced": (Starts.AFTER_PREFILL, True, 1, (5, 30), (1, 32)),
     "pipelined": (Starts.WHILE_PREFILL_RUNS, True, 1, (5, 30), (1, 32)),
     "striped": (Starts.WHILE_PREFILL_RUNS, True, 4, (5, 30), (1, 32)),
-    "auto": (Starts.WHILE_PREFILL_RUNS, True, 1, (5, 30), (1, 32)),
+    "auto": (Starts.WHILE_PREFILL_RUNS, True, 8, (5, 30), (1, 32)),
 }
 
 
@@ -78,11 +79,10 @@ def test_a_layer_beyond_a_message_is_refused() -> None:
 
 
 def test_windows() -> None:
-    window = window_for(limits_for("windowed", SETTINGS, TINY))
+    path = PathEstimator()
+    window = window_for(limits_for("windowed", SETTINGS, TINY), path)
     assert isinstance(window, FixedWindow)
-    window.on_ack(100, 0.1, now=1.0)
     assert window.window_bytes() == SETTINGS.window_bytes
-    alone = window_for(limits_for("sequential", SETTINGS, TINY))
+    alone = window_for(limits_for("sequential", SETTINGS, TINY), path)
     assert isinstance(alone, StopAndWait)
-    alone.on_ack(100, 0.1, now=1.0)
     assert alone.window_bytes() == 0

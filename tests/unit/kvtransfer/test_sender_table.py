@@ -8,6 +8,8 @@ from kvtransfer.credit import Credit
 from kvtransfer.frame_queue import FrameQueue
 from kvtransfer.limits import limits_for
 from kvtransfer.messages import Handoff, Reply
+from kvtransfer.path import PathEstimator
+from kvtransfer.stripe_policy import StripePolicy
 from kvtransfer.window import window_for
 from page_memory import TINY
 from pdcore.errors import PdspanError, PeerUnavailable, ProtocolViolation, TransferStalled
@@ -28,14 +30,17 @@ class Half:
 
     def __init__(self) -> None:
         self.credit = Credit(CREDIT_BYTES)
+        path = PathEstimator()
         limits = limits_for("windowed", SETTINGS, TINY)
         self.queue = FrameQueue(
             TransferId("t"),
             TINY,
             num_pages=NUM_PAGES,
             limits=limits,
-            window=window_for(limits),
+            window=window_for(limits, path),
             credit=self.credit,
+            path=path,
+            stripes=StripePolicy(path),
             settings=SETTINGS,
         )
         self.num_acked = 0
