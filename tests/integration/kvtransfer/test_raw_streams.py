@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 from kvtransfer import framing
+from kvtransfer.data_channels import PUSH
 from kvtransfer.handshake import PROTOCOL
 from kvtransfer.messages import Extent, Frame, Handoff, Identity, Opening, PageRun
-from kvtransfer.data_channels import PUSH
 from page_memory import RECEIVER, SENDER, Target
 from pdcore.cluster import NodeName
 from pdcore.errors import ChecksumMismatch, ProtocolViolation
