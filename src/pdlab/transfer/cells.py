@@ -10,24 +10,30 @@ from dataclasses import replace
 from statistics import median
 
 from kvtransfer.path_model import Path, Shape, Step, modelled_s, streamed_s
-from pdlab.records import Cell, LinkRecord, Shares, median_of
+from pdcore.errors import PdspanError
+from pdlab.records import Cell, Shares, median_of
 from pdlab.transfer.arms import RAW_TCP, RAW_TCP_ARMS
+from pdlab.transfer.bench import Bench
 from pdlab.transfer.lane import Lane, Sample
-from pdlab.transfer.measure import Measured
 from pdlab.transfer.messages import Told
+from pdlab.transfer.trial import Trial
 
 LEAST_RAW_SHARE = 0.93
 VOID_RATE_BPS = 1e9  # the rate at which the yardstick is known to reach it
 
 
-def cells_of(
-    measured: Measured, link: LinkRecord, link_index: int, line_bytes_per_s: float
-) -> list[Cell]:
-    """One cell for each arm of the trial, in its order."""
-    path = Path(measured.trial.profile.rtt_s, line_bytes_per_s)
-    raw_bps = best_raw_bps(measured.lanes)
-    void = void_reason(measured, path)
-    return [_cell(measured, lane, link, link_index, path, raw_bps, void) for lane in measured.lanes]
+def cells_of(trial: Trial, lanes: Sequence[Lane], bench: Bench) -> list[Cell]:
+    """One cell for each arm, in the trial's order."""
+    raw_bps = best_raw_bps(lanes)
+    void = void_reason(trial, lanes, bench)
+    return [
+        replace(
+            cell_of(trial, lane, bench),
+            ratio_to_raw_tcp=_median_bps(lane) / raw_bps if raw_bps else None,
+            void=void,
+        )
+        for lane in lanes
+    ]
 
 
 def best_raw_bps(lanes: Iterable[Lane]) -> float | None:
@@ -36,16 +42,15 @@ def best_raw_bps(lanes: Iterable[Lane]) -> float | None:
     return max(medians, default=None)
 
 
-def void_reason(measured: Measured, path: Path) -> str | None:
+def void_reason(trial: Trial, lanes: Sequence[Lane], bench: Bench) -> str | None:
     """Why this trial proves nothing, or None. Judged where the yardstick's own speed is known."""
-    profile, tcp = measured.trial.profile, measured.trial.tcp
-    raw_bps = best_raw_bps(measured.lanes)
-    is_known = profile.rate_bps == VOID_RATE_BPS and tcp.buffers == "large" and not profile.loss
-    if raw_bps is None or not is_known:
+    raw_bps = best_raw_bps(lanes)
+    profile, is_large = trial.profile, trial.tcp.buffers == "large"
+    if raw_bps is None or profile.rate_bps != VOID_RATE_BPS or not is_large or profile.loss:
         return None
-    moved = max(lane.num_pages for lane in measured.lanes if lane.arm in RAW_TCP_ARMS)
-    payload_bytes = moved * measured.trial.page_bytes
-    bound_bps = 8 * payload_bytes / streamed_s(path, payload_bytes)
+    payload_bytes = max(lane.num_pages for lane in lanes if lane.arm in RAW_TCP_ARMS)
+    payload_bytes *= trial.page_bytes
+    bound_bps = 8 * payload_bytes / streamed_s(_path(trial, bench), payload_bytes)
     if raw_bps >= LEAST_RAW_SHARE * bound_bps:
         return None
     return (
@@ -54,18 +59,10 @@ def void_reason(measured: Measured, path: Path) -> str | None:
     )
 
 
-def _cell(
-    measured: Measured,
-    lane: Lane,
-    link: LinkRecord,
-    link_index: int,
-    path: Path,
-    raw_bps: float | None,
-    void: str | None,
-) -> Cell:
-    trial, samples = measured.trial, lane.samples
+def cell_of(trial: Trial, lane: Lane, bench: Bench, case: str = "") -> Cell:
+    """What one lane measured; without what needs other lanes."""
+    samples = lane.samples
     told = [sample.sent.told for sample in samples if sample.sent.told is not None]
-    median_bps = _median_bps(lane)
     moved_bytes = tuple(sample.num_bytes for sample in samples)
     was_cut = any(nbytes < trial.num_pages * trial.page_bytes for nbytes in moved_bytes)
     return Cell(
@@ -78,18 +75,19 @@ def _cell(
         window_bytes=(told[-1].window_bytes or None) if told else None,
         frame_bytes=told[-1].frame_bytes if told else None,
         goodput_bps=tuple(sample.goodput_bps for sample in samples),
-        median_goodput_bps=median_bps,
-        ratio_to_raw_tcp=median_bps / raw_bps if raw_bps else None,
-        predicted_bps=_predicted_bps(samples, told, path),
+        median_goodput_bps=_median_bps(lane),
+        ratio_to_raw_tcp=None,
+        predicted_bps=_predicted_bps(samples, told, _path(trial, bench)),
         verdict=_most_frequent(t.verdict for t in told),
         shares=_shares(samples),
-        cpu_s_per_gb=_median_of(1e9 * sample.cpu_s / sample.num_bytes for sample in samples),
+        cpu_s_per_gb=_median_of(1e9 * s.cpu_s / s.num_bytes for s in samples),
         verified=bool(samples) and all(sample.verified for sample in samples),
-        link=link_index,
+        link=bench.link_index,
         loss=trial.profile.loss,
         jitter_s=trial.profile.jitter_s,
         buffers=trial.tcp.buffers,
-        congestion=link.congestion,
+        congestion=bench.record.congestion,
+        case=case,
         moved_bytes=moved_bytes if was_cut else (),
         time_limit_s=trial.limit_s,
         warm_bytes=lane.warm_bytes,
@@ -98,9 +96,18 @@ def _cell(
         receiver_cpu_s_per_gb=_median_of(1e9 * s.collected.cpu_s / s.num_bytes for s in samples),
         rss_growth_bytes=_rss_growth_bytes(lane),
         digest=samples[-1].collected.digest if samples else None,
-        void=void,
         notes=() if lane.failure is None else (f"given up: {lane.failure}",),
     )
+
+
+def failed_cells(trial: Trial, error: PdspanError, bench: Bench) -> list[Cell]:
+    """For a step that came to nothing: what was to be measured, and why it was not."""
+    lanes = [Lane(arm, bench.ends_of(arm), trial.page_bytes, failure=error) for arm in trial.arms]
+    return [cell_of(trial, lane, bench) for lane in lanes]
+
+
+def _path(trial: Trial, bench: Bench) -> Path:
+    return Path(trial.profile.rtt_s, bench.line_bytes_per_s)
 
 
 def _median_bps(lane: Lane) -> float:

@@ -53,6 +53,7 @@ SideBuilder = Callable[[Pool, asyncio.TaskGroup], Side]
 def run_end(seed: int, build: SideBuilder) -> None:
     """The process's whole life."""
     answers = _own_output()
+    logging.basicConfig(level=logging.ERROR)  # that a baseline is slow is no news here
     arguments = _arguments()
     pool = Pool(arguments.pool_bytes, seed)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

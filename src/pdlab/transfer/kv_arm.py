@@ -8,7 +8,9 @@ congestion control that has only seen one frame a round trip paces the next one 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from functools import partial
+from time import monotonic
 
 from kvtransfer.channels import Pairs
 from kvtransfer.limits import MODES, FrameUnit, SendLimits, limits_for
@@ -21,12 +23,13 @@ from pdcore.generation import TransferId
 from pdcore.rpc import bind_server, new_server
 from pdcore.settings import NodeSettings, TlsSettings
 from pdlab.transfer.arm import Arm, Place, Receiving, Sending
-from pdlab.transfer.messages import Move, Peer, Told
+from pdlab.transfer.messages import Move, Peer, Told, Watched
 from pdlab.transfer.pool import Extent, Pool
 from pdlab.transfer.ports import free_address
 from pdwire.v1.generation_pb2 import TransferReport
 
 ATTACH_S = 10.0
+WATCH_S = 0.02
 PLAIN = TlsSettings()
 
 
@@ -72,7 +75,25 @@ class KvSending:
         sender = KvSender(self._pair, self._pool, outgoing, limits, self._settings)
         sender.pages_ready(move.num_pages)
         sender.hand_off([1], 0)
-        return _told(await sender.run())
+        if not move.watch:
+            return _told(await sender.run())
+        return await self._watched(sender)
+
+    async def _watched(self, sender: KvSender) -> Told:
+        """Run it, and look at the pair's path meanwhile."""
+        path, seen, began_s = self._pair.path, list[Watched](), monotonic()
+
+        async def watch() -> None:
+            while True:
+                at_s = monotonic() - began_s
+                seen.append(Watched(at_s, path.target_bytes or 0, path.in_flight_bytes))
+                await asyncio.sleep(WATCH_S)
+
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(watch())
+            report = await sender.run()
+            watching.cancel()
+        return replace(_told(report), watched=tuple(seen))
 
     def _limits_of(self, mode: str) -> SendLimits:
         return limits_for(mode, self._settings, self._pool.layout)

@@ -74,11 +74,12 @@ class Lane:
         for end in (self.ends.sender, self.ends.receiver):
             await end.ask(CloseArm(self.arm), ArmOpened, OPEN_S)
 
-    async def move(self, extent: Extent, within_s: float, *, warms: bool = False) -> Sample:
+    async def move(
+        self, extent: Extent, within_s: float, *, warms: bool = False, watch: bool = False
+    ) -> Sample:
         """From announcing to comparing. Raises what went wrong at either end."""
-        move = Move(
-            self.arm, f"{self.arm}-{next(_names)}", extent.first_page, extent.num_pages, warms
-        )
+        name = f"{self.arm}-{next(_names)}"
+        move = Move(self.arm, name, extent.first_page, extent.num_pages, warms, watch)
         await self.ends.receiver.ask(move, Expecting, ANNOUNCE_S)
         sent = await self.ends.sender.ask(move, Sent, within_s)
         collected = await self.ends.receiver.ask(Collect(move.name), Collected, COMPARE_S)

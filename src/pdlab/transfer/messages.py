@@ -85,11 +85,21 @@ class Move:
     first_page: int
     num_pages: int
     warms: bool = False
+    watch: bool = False  # note the window as time goes by
 
 
 @dataclass(frozen=True, slots=True)
 class Expecting:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A moment of a transfer: what the sender wants in flight, and what is."""
+
+    at_s: float  # since it began
+    target_bytes: int  # 0: the path is not known
+    in_flight_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +122,7 @@ class Told:
     verdict_text: str
     frame_cost_s: float
     warmup_bytes: int
+    watched: tuple[Watched, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,82 +1,140 @@
-"""``run_trials`` is a whole experiment: links come up, are measured, trials run; a record results.
+"""``run_steps`` is a whole experiment: links come up, are measured, steps run; a record results.
 
-Trials that differ only in the link's profile share a link and its two ends: the profile is changed
-in place, and since every trial opens connections of its own and warms them, none sees another's.
+Steps that differ only in the link's profile share a link and its two ends: the profile is changed
+in place, and since every step opens connections of its own and warms them, none sees another's.
 """
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import Self
 
+from pdcore.errors import PdspanError, root_cause
 from pdlab.host import describe_commit, describe_host
-from pdlab.link import Link, open_link
+from pdlab.link import Link, LinkProfile, MeasuredLink, open_link
 from pdlab.link_record import link_record
 from pdlab.records import Cell, LinkRecord, TransferRecord
 from pdlab.transfer.arms import NIXL
-from pdlab.transfer.cells import cells_of
+from pdlab.transfer.bench import OUR_ENDS, Bench, Step
+from pdlab.transfer.cells import failed_cells
 from pdlab.transfer.ends import Ends, Program, open_ends
-from pdlab.transfer.measure import measure
 from pdlab.transfer.sizing import line_bytes_per_s
-from pdlab.transfer.trial import Trial, pool_bytes
+from pdlab.transfer.trial import pool_bytes
 
 Report = Callable[[str, float], None]
 
-OUR_ENDS = Program(
-    sender=(sys.executable, "-m", "pdlab.transfer.sender_end"),
-    receiver=(sys.executable, "-m", "pdlab.transfer.receiver_end"),
-)
 
-
-async def run_trials(
-    scenario: str, kind: str, trials: Sequence[Trial], report: Report, *, nixl: Program | None
+async def run_steps(
+    scenario: str, steps: Sequence[Step], report: Report, *, nixl: Program | None = None
 ) -> TransferRecord:
-    """``kind``: of link. ``nixl``: how its ends are started, where an arm is called so."""
+    """``nixl``: how its ends are started, where an arm is called so."""
     host, commit, created = describe_host(), describe_commit(), datetime.now(UTC)
     links: list[LinkRecord] = []
     cells: list[Cell] = []
-    progress = _Progress(trials, report)
-    for tcp, alike in groupby(trials, key=lambda trial: trial.tcp):
+    progress = _Progress(steps, report)
+    for (kind, tcp), alike in groupby(steps, key=lambda step: (step.trial.kind, step.trial.tcp)):
         group = list(alike)
-        with open_link(kind, group[0].profile, tcp) as link:
-            async with _processes(link, group, nixl) as ends_of:
-                for profile, on_it in groupby(group, key=lambda trial: trial.profile):
-                    link.change(profile)
-                    found = await asyncio.to_thread(link.measure)
+        with open_link(kind, group[0].trial.profile, tcp) as link:
+            async with _Processes(link, group, nixl) as processes:
+                for profile, on_it in groupby(group, key=lambda step: step.trial.profile):
+                    found = await _changed(link, profile)
                     links.append(link_record(found, host.congestion))
-                    line = line_bytes_per_s(profile, found.rate_bps)
-                    for trial in on_it:
-                        measured = await measure(trial, link, ends_of, line, progress.advance)
-                        cells += cells_of(measured, links[-1], len(links) - 1, line)
-    return TransferRecord(
-        scenario, created.isoformat(timespec="seconds"), host, commit, tuple(links), tuple(cells)
+                    place = _Place(link, links[-1], len(links) - 1, found)
+                    for step in on_it:
+                        cells += await _run(step, place, processes, progress)
+    when = created.isoformat(timespec="seconds")
+    return TransferRecord(scenario, when, host, commit, tuple(links), tuple(cells))
+
+
+async def _changed(link: Link, profile: LinkProfile) -> MeasuredLink:
+    """The link as it is from now on. Measuring takes seconds, in which the ends are heard."""
+    link.change(profile)
+    return await asyncio.to_thread(link.measure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    link: Link
+    record: LinkRecord
+    index: int
+    found: MeasuredLink
+
+
+async def _run(
+    step: Step, place: _Place, processes: "_Processes", progress: "_Progress"
+) -> list[Cell]:
+    """A step that fails costs its own cells. After any failure the ends start anew.
+
+    A void one is run again, since the machine may have been busy; both are recorded.
+    """
+    done = progress.done
+    bench = Bench(
+        place.link,
+        place.record,
+        place.index,
+        line_bytes_per_s(step.trial.profile, place.found.rate_bps),
+        processes.pool_bytes,
+        processes.of_arm,
+        progress.advance,
     )
+    try:
+        cells = await step.run(bench)
+        if any(cell.void for cell in cells):
+            progress.stand_at(done)
+            cells += await step.run(bench)
+    except PdspanError as error:
+        cells = failed_cells(step.trial, error, bench)
+    except BaseExceptionGroup as group:
+        cells = failed_cells(step.trial, root_cause(group), bench)
+    progress.stand_at(done + step.num_moves)
+    if any(not cell.goodput_bps for cell in cells):
+        await processes.restart()
+    return cells
 
 
-@asynccontextmanager
-async def _processes(
-    link: Link, trials: Sequence[Trial], nixl: Program | None
-) -> AsyncIterator[Callable[[str], Ends]]:
-    """Says in which processes an arm runs. NIXL's are started only where it is measured."""
-    size = pool_bytes(trials)
-    async with AsyncExitStack() as stack:
-        ours = await stack.enter_async_context(open_ends(link, size, OUR_ENDS))
-        theirs = ours
-        if nixl is not None and any(NIXL in trial.arms for trial in trials):
-            theirs = await stack.enter_async_context(open_ends(link, size, nixl))
-        yield lambda arm: theirs if arm == NIXL else ours
+class _Processes:
+    """The ends on one link, until the block is left. NIXL's are started only where it is measured.
+
+    Entered, restarted and left by one task, as their task groups want.
+    """
+
+    def __init__(self, link: Link, steps: Sequence[Step], nixl: Program | None) -> None:
+        self.pool_bytes = pool_bytes(step.trial for step in steps)
+        self._link = link
+        uses_nixl = any(NIXL in step.trial.arms for step in steps)
+        self._programs = {False: OUR_ENDS} | ({True: nixl} if nixl and uses_nixl else {})
+        self._stack = AsyncExitStack()
+        self._ends: dict[bool, Ends] = {}
+
+    def of_arm(self, arm: str) -> Ends:
+        return self._ends[arm == NIXL]
+
+    async def restart(self) -> None:
+        await self._stack.aclose()
+        for is_nixl, program in self._programs.items():
+            opening = open_ends(self._link, self.pool_bytes, program)
+            self._ends[is_nixl] = await self._stack.enter_async_context(opening)
+
+    async def __aenter__(self) -> Self:
+        await self.restart()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
 
 
 class _Progress:
-    """Counts repetitions; each is about as long as its trial's limit allows."""
-
-    def __init__(self, trials: Sequence[Trial], report: Report) -> None:
-        self._total = sum(trial.repetitions * len(trial.arms) for trial in trials)
-        self._done = 0
+    def __init__(self, steps: Sequence[Step], report: Report) -> None:
+        self._total = sum(step.num_moves for step in steps)
         self._report = report
+        self.stand_at(0)
 
     def advance(self) -> None:
-        self._done += 1
-        self._report("transfers", self._done / self._total)
+        self.stand_at(self.done + 1)
+
+    def stand_at(self, done: int) -> None:
+        self.done = done
+        self._report("transfers", done / self._total)

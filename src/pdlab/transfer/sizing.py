@@ -14,7 +14,6 @@ from pdlab.transfer.trial import Trial
 LINE_SHARE = 0.965  # payload of a full packet: 1448 of 1500 bytes
 USED_SHARE = 0.8  # of the time limit, since a prediction may be wrong
 FRAME_COST_S = 0.0008  # a guess for small frames on a slow machine: too long is safe
-NUM_WARM_MOVES = 4
 BDPS_OF_A_WARM_MOVE = 2
 LEAST_WARM_BYTES = 4 * 2**20
 LEAST_FRAMES = 4
@@ -25,7 +24,7 @@ class WarmUp:
     """All arms alike: so many moves of so many pages, and one more before each repetition."""
 
     num_pages: int
-    num_moves: int = NUM_WARM_MOVES
+    num_moves: int
 
 
 def line_bytes_per_s(profile: LinkProfile, measured_bps: float) -> float:
@@ -35,12 +34,13 @@ def line_bytes_per_s(profile: LinkProfile, measured_bps: float) -> float:
     return LINE_SHARE * profile.rate_bps / 8
 
 
-def warm_up(trial: Trial, line: float) -> WarmUp:
-    """Four times two BDP, in moves that fit in the payload."""
+def warm_up(trial: Trial, line: float, pool_bytes: int) -> WarmUp:
+    """Moves of two BDP, as far as the pool has so much; more of them where it has not."""
     wanted = max(BDPS_OF_A_WARM_MOVE * trial.profile.rtt_s * line, LEAST_WARM_BYTES)
-    move_pages = max(1, min(round(wanted / trial.page_bytes), trial.num_pages))
-    num_moves = round(NUM_WARM_MOVES * wanted / (move_pages * trial.page_bytes))
-    return WarmUp(move_pages, max(NUM_WARM_MOVES, num_moves))
+    fitting = pool_bytes // trial.page_bytes
+    move_pages = max(1, min(round(wanted / trial.page_bytes), fitting))
+    num_moves = round(trial.warm_moves * wanted / (move_pages * trial.page_bytes))
+    return WarmUp(move_pages, max(trial.warm_moves, num_moves))
 
 
 def waits_for_each_frame(arm: str) -> bool:

@@ -4,7 +4,7 @@ Impossible numbers are refused here, before anything is started.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from kvtransfer.limits import MAX_PAYLOAD_BYTES
@@ -30,10 +30,12 @@ class Trial:
     page_bytes: int
     payload_bytes: int
     arms: tuple[str, ...]
+    kind: str = "tun"  # of link
     tcp: TcpSettings = LARGE_BUFFERS
     repetitions: int = 5
     limit_s: float = DEFAULT_LIMIT_S
     overrides: tuple[str, ...] = ()
+    warm_moves: int = 4  # of two BDP each, before the first repetition
 
     def __post_init__(self) -> None:
         layout_of(self.page_bytes)
@@ -68,18 +70,9 @@ def grid(
 ) -> Iterator[Trial]:
     """Every combination, link by link. A page larger than one of the payloads is an error."""
     for profile, page_bytes, payload_bytes in product(profiles, pages, payloads):
-        yield Trial(
-            profile,
-            page_bytes,
-            payload_bytes,
-            template.arms,
-            template.tcp,
-            template.repetitions,
-            template.limit_s,
-            template.overrides,
-        )
+        yield replace(template, profile=profile, page_bytes=page_bytes, payload_bytes=payload_bytes)
 
 
 def pool_bytes(trials: Iterable[Trial]) -> int:
-    """A pool that holds any of the payloads, with as much again as makes a scattered table."""
+    """A pool that holds any of the payloads; some more, so that a page may lie anywhere."""
     return max(trial.payload_bytes for trial in trials) * 9 // 8
