@@ -83,7 +83,7 @@ def away_from_the_model(arm: str) -> Figures:
 
     def figures(cells: Sequence[Cell]) -> Iterator[Figure]:
         for cell in Where(arm, rate_bps=GBIT, least_rtt_s=1e-6).of(cells):
-            near = [c for c in Where(arm, rate_bps=GBIT, most_rtt_s=0.0).of(cells)]
+            near = Where(arm, rate_bps=GBIT, most_rtt_s=0.0).of(cells)
             same = [c for c in near if c.page_bytes == cell.page_bytes and c.goodput_bps]
             if same and cell.frame_bytes:
                 yield Figure(place_of(cell), _away(cell, same[0]) if cell.goodput_bps else None)

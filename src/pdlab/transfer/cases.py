@@ -54,20 +54,12 @@ class NewPair:
                 await number(ends, trial.page_bytes, trial.num_pages)
                 await lane.open(bench.link, trial.overrides)
                 await asyncio.sleep(self.known_s)
-                for place in range(RATE_DROP = "rate / 10 in mid-transfer"
-RTT_RISE = "RTT x 4 in mid-transfer"
-CUT = "a 2 s cut in mid-transfer"
-
-NUM_OF_A_NEW_PAIR):
+                for place in range(NUM_OF_A_NEW_PAIR):
                     sample = await lane.move(extent, hard_limit_s(trial))
                     kept = lanes.setdefault(place, Lane(arm, ends, trial.page_bytes))
                     kept.samples.append(sample)
             bench.advance()
-        first, tenth = lanes[0], lanes[RATE_DROP = "rate / 10 in mid-transfer"
-RTT_RISE = "RTT x 4 in mid-transfer"
-CUT = "a 2 s cut in mid-transfer"
-
-NUM_OF_A_NEW_PAIR - 1]
+        first, tenth = lanes[0], lanes[NUM_OF_A_NEW_PAIR - 1]
         return [cell_of(trial, first, bench, FIRST), cell_of(trial, tenth, bench, TENTH)]
 
 
