@@ -5,7 +5,7 @@ Values of two records come from two runs, are not paired, and the comparison say
 between what two arms computed or moved is not a statistic: it is listed, and the comparison fails.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pdcore.errors import ConfigError
@@ -13,7 +13,16 @@ from pdlab.conditions import Condition
 from pdlab.doubts import comparable_results, mismatches, pair_doubts, run_doubts, two_run_doubts
 from pdlab.records import Record, TransferRecord
 from pdlab.samples import Metric, Pairs, Samples, metric_named, samples_of
-from pdlab.stats import ALPHA, MIN_PAIRS, Effect, holm, paired_effect, unpaired_effect
+from pdlab.stats import (
+    ALPHA,
+    MIN_PAIRS,
+    Effect,
+    PooledEffect,
+    holm,
+    paired_effect,
+    pooled_effect,
+    unpaired_effect,
+)
 
 AA_RUNS = 20
 AA_ALLOWED = 2  # of so many runs
@@ -21,7 +30,7 @@ AA_ALLOWED = 2  # of so many runs
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One condition. ``adjusted_p`` is the effect's p, adjusted for the number of rows."""
+    """One condition. ``adjusted_p`` is the effect's p, adjusted for the number of questions."""
 
     arm_a: str
     arm_b: str
@@ -40,12 +49,14 @@ class Comparison:
 
     metric: Metric
     rows: tuple[Row, ...]
+    overall: PooledEffect | None  # of several rows: one more question, its p adjusted too
     mismatches: tuple[str, ...]
     doubts: tuple[str, ...]
 
     @property
     def found(self) -> bool:
-        return any(row.found for row in self.rows)
+        overall = self.overall is not None and self.overall.found
+        return overall or any(row.found for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,7 @@ def compare_arms(
     samples = samples_of(record, chosen)
     name_a, name_b = arms or _only_two(samples)
     pairs = _pairs(_of_arm(samples, name_a), _of_arm(samples, name_b))
-    return _comparison(chosen, pairs, paired_by_block, run_doubts(record))
+    return _comparison(chosen, pairs, run_doubts(record), paired=True)
 
 
 def compare_records(
@@ -87,7 +98,7 @@ def compare_records(
         for pair in _pairs(_of_arm(left, name_a), _of_arm(right, name_b))
     ]
     doubts = dict.fromkeys([*run_doubts(a), *run_doubts(b), *two_run_doubts(a, b)])
-    return _comparison(chosen, pairs, _unpaired, doubts)
+    return _comparison(chosen, pairs, doubts, paired=False)
 
 
 def calibrate(records: Iterable[Record], metric: str | None = None) -> Calibration:
@@ -96,44 +107,41 @@ def calibrate(records: Iterable[Record], metric: str | None = None) -> Calibrati
     return Calibration(len(found), sum(found))
 
 
-def paired_by_block(a: Samples, b: Samples) -> Effect | None:
-    """None when the two share no block."""
-    blocks = sorted(a.blocks.keys() & b.blocks.keys())
-    if not blocks:
-        return None
-    return paired_effect([a.blocks[i] for i in blocks], [b.blocks[i] for i in blocks])
-
-
-def _unpaired(a: Samples, b: Samples) -> Effect | None:
-    if not a.blocks or not b.blocks:
-        return None
-    return unpaired_effect(list(a.blocks.values()), list(b.blocks.values()))
-
-
-def _comparison(
-    metric: Metric,
-    pairs: Pairs,
-    effect_of: Callable[[Samples, Samples], Effect | None],
-    doubts: Iterable[str],
-) -> Comparison:
+def _comparison(metric: Metric, pairs: Pairs, doubts: Iterable[str], *, paired: bool) -> Comparison:
     if not pairs:
         raise ConfigError("the two arms were never measured under the same condition")
-    rows = _rows([(a, b) for a, b in pairs if not a.void and not b.void], effect_of)
+    rows, overall = _effects([(a, b) for a, b in pairs if not a.void and not b.void], paired)
     doubts = [*doubts, *pair_doubts(pairs)]
-    if any(row.effect.paired and row.effect.num_a < MIN_PAIRS for row in rows):
-        doubts.append(f"fewer than {MIN_PAIRS} blocks: too few for any test to find a difference")
+    if paired and any(row.effect.num_a < MIN_PAIRS for row in rows):
+        doubts.append(f"fewer than {MIN_PAIRS} blocks: no row of so few can be found different")
     if not rows:
         doubts.append(f"no block has a value of {metric.name} in both arms")
-    return Comparison(metric, rows, tuple(mismatches(pairs)), tuple(doubts))
+    return Comparison(metric, rows, overall, tuple(mismatches(pairs)), tuple(doubts))
 
 
-def _rows(pairs: Pairs, effect_of: Callable[[Samples, Samples], Effect | None]) -> tuple[Row, ...]:
-    effects = [(a, b, effect) for a, b in pairs if (effect := effect_of(a, b)) is not None]
-    adjusted = holm([effect.p for *_, effect in effects])
-    return tuple(
+def _effects(pairs: Pairs, paired: bool) -> tuple[tuple[Row, ...], PooledEffect | None]:
+    """A row per condition, and all of them together where there are several."""
+    usable = [(a, b, values) for a, b in pairs if (values := _values(a, b, paired)) is not None]
+    effect_of = paired_effect if paired else unpaired_effect
+    effects = [effect_of(*values) for *_, values in usable]
+    pooled = None
+    if len(usable) > 1:
+        pooled = pooled_effect([values for *_, values in usable], paired=paired)
+    questions = [effect.p for effect in effects] + ([pooled.p] if pooled else [])
+    adjusted = holm(questions)
+    rows = tuple(
         Row(a.arm.name, b.arm.name, a.condition, effect, p)
-        for (a, b, effect), p in zip(effects, adjusted, strict=True)
+        for (a, b, _), effect, p in zip(usable, effects, adjusted[: len(effects)], strict=True)
     )
+    return rows, replace(pooled, p=adjusted[-1]) if pooled else None
+
+
+def _values(a: Samples, b: Samples, paired: bool) -> tuple[list[float], list[float]] | None:
+    """By block where the arms were interleaved; None when there is nothing to compare."""
+    if paired:
+        shared = sorted(a.blocks.keys() & b.blocks.keys())
+        return ([a.blocks[i] for i in shared], [b.blocks[i] for i in shared]) if shared else None
+    return (list(a.blocks.values()), list(b.blocks.values())) if a.blocks and b.blocks else None
 
 
 def _pairs(a: Iterable[Samples], b: Iterable[Samples]) -> Pairs:

@@ -7,6 +7,7 @@ from typing import Any
 from pdlab.compare import Comparison, Row
 from pdlab.quantities import format_bits_per_s, format_seconds
 from pdlab.samples import Metric
+from pdlab.stats import PooledEffect
 
 Written = Callable[[float], str]
 
@@ -16,8 +17,10 @@ HEADINGS = ("A", "B", "condition", "median A", "median B", "B / A", "95 % interv
 def comparison_text(comparison: Comparison) -> str:
     metric = comparison.metric
     better = "higher" if metric.higher_is_better else "lower"
-    lines = [f"{metric.title}, {better} is better; n blocks; p adjusted for the number of rows"]
-    lines += aligned([HEADINGS, *(_row_text(row, metric) for row in comparison.rows)])
+    lines = [f"{metric.title}: {better} is better; n counts blocks; p is adjusted for all rows"]
+    rows = [_row_text(row, metric) for row in comparison.rows]
+    overall = [] if comparison.overall is None else [_overall_text(comparison.overall)]
+    lines += aligned([HEADINGS, *rows, *overall])
     lines += [f"NOT IDENTICAL: {mismatch}" for mismatch in comparison.mismatches]
     lines += [f"warning: {doubt}" for doubt in comparison.doubts]
     return "\n".join(lines)
@@ -30,6 +33,7 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
         "identical": not comparison.mismatches,
         "found": comparison.found,
         "rows": [{**asdict(row), "found": row.found} for row in comparison.rows],
+        "overall": asdict(comparison.overall) if comparison.overall else None,
         "mismatches": list(comparison.mismatches),
         "warnings": list(comparison.doubts),
     }
@@ -59,6 +63,17 @@ def _row_text(row: Row, metric: Metric) -> tuple[str, ...]:
         *_ratio_text(row),
         f"{row.adjusted_p:.3g}",
         "different" if row.found else "",
+    )
+
+
+def _overall_text(overall: PooledEffect) -> tuple[str, ...]:
+    interval = overall.ratio_interval
+    return (
+        *("", "", f"all {overall.num_rows} together (geometric mean)", "", ""),
+        f"{overall.ratio:.3g}",
+        f"{interval.low:.3g} to {interval.high:.3g}",
+        f"{overall.p:.3g}",
+        "different" if overall.found else "",
     )
 
 

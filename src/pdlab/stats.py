@@ -21,6 +21,7 @@ ALPHA = 0.05
 MIN_PAIRS = 6  # 2 / 2**5 > ALPHA: with fewer no paired test can find anything
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+Pair: TypeAlias = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +56,47 @@ class Effect:
         return self.p <= ALPHA and not self.difference_interval.contains(0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class PooledEffect:
+    """B against A over several conditions: the geometric mean of their ratios of medians."""
+
+    num_rows: int
+    ratio: float
+    ratio_interval: Interval
+    p: float
+
+    @property
+    def found(self) -> bool:
+        return self.p <= ALPHA and not self.ratio_interval.contains(1.0)
+
+
 def paired_effect(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> Effect:
     """``a[i]`` and ``b[i]`` were measured next to each other. Needs at least one pair."""
-    assert len(a) == len(b) > 0
-    rng = np.random.default_rng(seed)
-    blocks = rng.integers(len(a), size=(NUM_RESAMPLES, len(a)))
-    left, right = np.asarray(a, float), np.asarray(b, float)
-    return _effect(left, right, left[blocks], right[blocks], sign_flip_p(right - left), paired=True)
+    return _effect(_arrays(a, b), True, seed)
 
 
 def unpaired_effect(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> Effect:
     """``a`` and ``b`` come from two runs. Needs at least one value of each."""
-    assert a and b
+    return _effect(_arrays(a, b), False, seed)
+
+
+def pooled_effect(
+    rows: Sequence[tuple[Sequence[float], Sequence[float]]], *, paired: bool, seed: int = 0
+) -> PooledEffect | None:
+    """Of several conditions at once: few blocks of each may be many together.
+
+    Rows with a value that is not above 0 have no ratio and are left out; None when none is left.
+    """
+    usable = [_arrays(a, b) for a, b in rows if min(*a, *b) > 0]
+    if not usable:
+        return None
     rng = np.random.default_rng(seed)
-    left, right = np.asarray(a, float), np.asarray(b, float)
-    resampled_a = left[rng.integers(len(a), size=(NUM_RESAMPLES, len(a)))]
-    resampled_b = right[rng.integers(len(b), size=(NUM_RESAMPLES, len(b)))]
-    return _effect(left, right, resampled_a, resampled_b, rank_sum_p(left, right, rng), False)
+    logs = [np.log(np.median(b)) - np.log(np.median(a)) for a, b in usable]
+    drawn = [_resampled_medians(a, b, paired, rng) for a, b in usable]
+    interval = _interval(np.exp(np.mean([np.log(b) - np.log(a) for a, b in drawn], axis=0)))
+    steps = np.concatenate([np.log(b) - np.log(a) for a, b in usable]) if paired else None
+    p = rank_sum_p(usable, rng) if steps is None else sign_flip_p(steps)
+    return PooledEffect(len(usable), float(np.exp(np.mean(logs))), interval, p)
 
 
 def median_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
@@ -96,13 +121,17 @@ def sign_flip_p(differences: Floats) -> float:
     return _two_sided(chances[: positive + 1].sum(), chances[positive:].sum())
 
 
-def rank_sum_p(a: Floats, b: Floats, rng: np.random.Generator) -> float:
-    """Two-sided p of B's rank sum under random relabelling (Mann and Whitney 1947), by sampling."""
-    ranks = _mean_ranks(np.concatenate([a, b]))
-    observed = ranks[len(a) :].sum()
-    shuffled = rng.permuted(np.tile(ranks, (NUM_RESAMPLES, 1)), axis=1)[:, len(a) :].sum(axis=1)
-    below = (1 + np.count_nonzero(shuffled <= observed)) / (1 + NUM_RESAMPLES)
-    above = (1 + np.count_nonzero(shuffled >= observed)) / (1 + NUM_RESAMPLES)
+def rank_sum_p(rows: Sequence[Pair], rng: np.random.Generator) -> float:
+    """Two-sided p of the rank sums of all B's (Mann and Whitney 1947), summed over the rows, when
+    labels within each row are dealt anew; by sampling."""
+    observed, dealt = 0.0, np.zeros(NUM_RESAMPLES)
+    for a, b in rows:
+        ranks = _mean_ranks(np.concatenate([a, b]))
+        observed += ranks[len(a) :].sum()
+        shuffled = rng.permuted(np.tile(ranks, (NUM_RESAMPLES, 1)), axis=1)
+        dealt += shuffled[:, len(a) :].sum(axis=1)
+    below = (1 + np.count_nonzero(dealt <= observed)) / (1 + NUM_RESAMPLES)
+    above = (1 + np.count_nonzero(dealt >= observed)) / (1 + NUM_RESAMPLES)
     return _two_sided(below, above)
 
 
@@ -116,8 +145,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _effect(a: Floats, b: Floats, many_a: Floats, many_b: Floats, p: float, paired: bool) -> Effect:
-    medians_a, medians_b = np.median(many_a, axis=1), np.median(many_b, axis=1)
+def _arrays(a: Sequence[float], b: Sequence[float]) -> Pair:
+    assert len(a) and len(b)
+    return np.asarray(a, float), np.asarray(b, float)
+
+
+def _effect(pair: Pair, paired: bool, seed: int) -> Effect:
+    rng = np.random.default_rng(seed)
+    a, b = pair
+    medians_a, medians_b = _resampled_medians(a, b, paired, rng)
     median_a, median_b = median(a.tolist()), median(b.tolist())
     positive = bool((medians_a > 0).all())
     return Effect(
@@ -130,8 +166,15 @@ def _effect(a: Floats, b: Floats, many_a: Floats, many_b: Floats, p: float, pair
         difference_interval=_interval(medians_b - medians_a),
         ratio=median_b / median_a if positive else None,
         ratio_interval=_interval(medians_b / medians_a) if positive else None,
-        p=p,
+        p=sign_flip_p(b - a) if paired else rank_sum_p([pair], rng),
     )
+
+
+def _resampled_medians(a: Floats, b: Floats, paired: bool, rng: np.random.Generator) -> Pair:
+    """Of ``NUM_RESAMPLES`` draws each; of the same blocks when the two are paired."""
+    blocks = rng.integers(len(a), size=(NUM_RESAMPLES, len(a)))
+    others = blocks if paired else rng.integers(len(b), size=(NUM_RESAMPLES, len(b)))
+    return np.median(a[blocks], axis=1), np.median(b[others], axis=1)
 
 
 def _interval(samples: Floats) -> Interval:

@@ -11,6 +11,7 @@ from pdlab.stats import (
     holm,
     median_interval,
     paired_effect,
+    pooled_effect,
     rank_sum_p,
     sign_flip_p,
     unpaired_effect,
@@ -71,7 +72,7 @@ def test_the_signed_rank_test_agrees_with_its_published_table() -> None:
 
 def test_the_rank_sum_test_agrees_with_counting_every_labelling() -> None:
     """All of B above all of A, 4 and 4: 2 of 70 labellings are as far apart."""
-    p = rank_sum_p(np.arange(4.0), np.arange(4.0) + 10, np.random.default_rng(0))
+    p = rank_sum_p([(np.arange(4.0), np.arange(4.0) + 10)], np.random.default_rng(0))
     assert p == pytest.approx(2 / 70, abs=0.005)
 
 
@@ -120,3 +121,30 @@ def test_many_questions_make_each_answer_weaker() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5]) == [0.5]
     assert holm([]) == []
+
+
+def five_blocks_of_three(rng: np.random.Generator, sigma: float, effect: float):
+    """Conditions whose values are of different magnitude."""
+    rows = [(scale, *rng.lognormal(0, sigma, (2, 5))) for scale in (1, 9, 100)]
+    return [(scale * a, effect * scale * b) for scale, a, b in rows]
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_pooled_rows_find_no_effect_where_there_is_none(paired: bool) -> None:
+    rng = np.random.default_rng(6)
+    experiments = [five_blocks_of_three(rng, 0.1, 1.0) for _ in range(60)]
+    found = sum(pooled_effect(rows, paired=paired).found for rows in experiments)
+    assert found <= 8  # of 60: the 99th percentile at a rate of 0.05
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_few_blocks_of_many_conditions_are_enough_together(paired: bool) -> None:
+    pooled = pooled_effect(five_blocks_of_three(np.random.default_rng(7), 0.02, 1.2), paired=paired)
+    assert pooled.found
+    assert pooled.ratio_interval.contains(1.2)
+
+
+def test_rows_that_moved_nothing_are_in_no_pool() -> None:
+    assert pooled_effect([([0.0, 1.0], [1.0, 1.0])], paired=True) is None
+    pooled = pooled_effect([([0.0, 1.0], [1.0, 1.0]), ([2.0, 2.0], [4.0, 4.0])], paired=True)
+    assert (pooled.num_rows, pooled.ratio) == (1, pytest.approx(2.0))
