@@ -40,7 +40,8 @@ class LinkProfile:
         if self.rate_bps is not None:
             _within("rate", self.rate_bps, 1e4, 1e11, "bit/s")
         _within("queue", self.queue_room_bytes, MTU_BYTES, inf, "bytes (one packet)")
-        in_flight = self.bdp_bytes + self.queue_room_bytes
+        late_bytes = (self.rate_bps or 0.0) / 8 * self.jitter_s
+        in_flight = self.bdp_bytes + late_bytes + self.queue_room_bytes
         if in_flight > MAX_IN_FLIGHT_BYTES:
             raise ConfigError(
                 f"a link with {format_bytes(in_flight)} on its way is more than is held here, "
