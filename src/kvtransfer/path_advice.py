@@ -5,11 +5,12 @@ application does; the shares below are what Linux leaves of a buffer for data. A
 word when it lies below, or close above, what the path was seen to carry.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from kvtransfer import in_words
 from kvtransfer.path_prediction import ProbedPath
+from kvtransfer.tcp_sample import TcpSample
 from pdcore.settings import TransferSettings
 
 SEND_SHARE = 0.75  # of tcp_wmem's maximum: the rest is bookkeeping
@@ -17,6 +18,7 @@ RECEIVE_SHARE = 0.5  # of tcp_rmem's maximum, which the window is derived from
 CLOSE = 1.2  # a limit this little above the rate that was seen may be what held it
 FILLS = 1.3  # windows of so many times rate x RTT fill a path
 LOSS_THAT_HURTS = 1e-4
+FIRST_NUMBERS = {"tcp_wmem": "4096 16384", "tcp_rmem": "4096 131072"}  # as Linux has them
 LONG_RTT_S = 0.005  # below it no buffer and no slow start is felt
 
 
@@ -24,7 +26,9 @@ LONG_RTT_S = 0.005  # below it no buffer and no slow start is felt
 class TcpLimits:
     """``send_...``: of this machine, ``receive_...``: of the receiver. None: it could not be read.
 
-    ``retransmitted_share``: of the bytes that the measurement sent.
+    What the kernel says of the measurement's own connections: ``retransmitted_share`` of the bytes
+    that arrived, and the shares of the time with something to send in which the send buffer, or the
+    receiver's window, was full.
     """
 
     send_buffer_bytes: int | None = None
@@ -32,6 +36,22 @@ class TcpLimits:
     congestion: str | None = None
     slow_start_after_idle: bool | None = None
     retransmitted_share: float | None = None
+    send_limited_share: float | None = None
+    receive_limited_share: float | None = None
+
+
+def with_samples(limits: TcpLimits, samples: Sequence[TcpSample]) -> TcpLimits:
+    """``limits`` and what connections have met since they were made."""
+    acked_bytes = sum(sample.bytes_acked for sample in samples)
+    busy_s = sum(sample.busy_s for sample in samples)
+    if not acked_bytes or not busy_s:
+        return limits
+    return replace(
+        limits,
+        retransmitted_share=sum(sample.bytes_retransmitted for sample in samples) / acked_bytes,
+        send_limited_share=sum(sample.sndbuf_limited_s for sample in samples) / busy_s,
+        receive_limited_share=sum(sample.rwnd_limited_s for sample in samples) / busy_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,38 +74,30 @@ def advise(
     return list(found)
 
 
-def one_connection_bytes_per_s(usable_bytes: float, rtt_s: float) -> float:
-    return usable_bytes / rtt_s if rtt_s else float("inf")
-
-
 def _buffers(probed: ProbedPath, limits: TcpLimits) -> Iterator[Advice]:
     """The two kernels' buffers, as far as they cap a single connection."""
+    if probed.rtt_s < LONG_RTT_S:
+        return
     ends = (
-        ("tcp_wmem", "this machine", "4096 16384", limits.send_buffer_bytes, SEND_SHARE),
-        (
-            "tcp_rmem",
-            "the decode node's",
-            "4096 131072",
-            limits.receive_buffer_bytes,
-            RECEIVE_SHARE,
-        ),
+        ("tcp_wmem", "this machine's", limits.send_buffer_bytes, SEND_SHARE),
+        ("tcp_rmem", "the decode node's", limits.receive_buffer_bytes, RECEIVE_SHARE),
     )
-    for name, where, first, buffer_bytes, share in ends:
-        if buffer_bytes is None or probed.rtt_s < LONG_RTT_S:
+    for name, whose, buffer_bytes, share in ends:
+        if buffer_bytes is None:
             continue
-        cap = one_connection_bytes_per_s(share * buffer_bytes, probed.rtt_s)
+        cap = share * buffer_bytes / probed.rtt_s
         if cap < CLOSE * probed.all_bytes_per_s:
-            wanted = _power_of_two(2 * probed.bdp_bytes / share)
+            numbers = f"{FIRST_NUMBERS[name]} {_power_of_two(2 * probed.held_bytes / share)}"
             yield Advice(
-                f"{name} max {in_words.size(buffer_bytes)} ({where}) caps one connection at"
+                f"{whose} {name} max of {in_words.size(buffer_bytes)} caps one connection at"
                 f" {in_words.rate(cap)} on this {in_words.time(probed.rtt_s)} path",
-                f"`auto` uses several connections; for one alone: sysctl -w"
-                f' net.ipv4.{name}="{first} {wanted}"',
+                "`auto` uses several connections; for one alone: sysctl -w"
+                f' net.ipv4.{name}="{numbers}"',
             )
 
 
 def _bytes_in_flight(probed: ProbedPath, settings: TransferSettings) -> Iterator[Advice]:
-    wanted = FILLS * probed.bdp_bytes
+    wanted = FILLS * probed.held_bytes
     for name, nbytes, who in (
         ("credit_bytes", settings.credit_bytes, "all modes"),
         ("window_bytes", settings.window_bytes, "windowed, coalesced, pipelined and striped"),
@@ -94,7 +106,7 @@ def _bytes_in_flight(probed: ProbedPath, settings: TransferSettings) -> Iterator
             rate = in_words.rate(nbytes / FILLS / probed.rtt_s)
             yield Advice(
                 f"transfer.{name} = {nbytes} ({in_words.size(nbytes)}) holds {who} to about {rate}",
-                f"transfer.{name} = {_power_of_two(2 * probed.bdp_bytes)}",
+                f"transfer.{name} = {_power_of_two(2 * probed.held_bytes)}",
             )
 
 

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kvtransfer.limits import SendLimits, Starts, limits_for
+from kvtransfer.path import GAIN
 from kvtransfer.path_evidence import COST_S_PER_BYTE, RECEIVER_SHARE
 from kvtransfer.path_model import Path, Shape, Step, modelled_s
-from kvtransfer.verdict import AUTO_WINDOW_BYTES, Verdict, gains_s, verdict_of
+from kvtransfer.stripe_policy import START_STRIPES, stripes_for_buffers
+from kvtransfer.verdict import Verdict, gains_s, verdict_of
+from kvtransfer.window import FLOOR_S, MAX_FLOOR_BYTES, MAX_WINDOW_BYTES
 from pdcore.kv_layout import KvLayout
 from pdcore.settings import TransferSettings
 
@@ -22,18 +25,22 @@ ASSUMED_FRAME_COST_S = 2e-4  # software per frame at both ends, beside what grow
 
 @dataclass(frozen=True, slots=True)
 class ProbedPath:
-    """Rates are the best that was seen: of one connection, and of ``num_connections`` together."""
+    """Rates are the best that was seen: of one connection, and of any number together.
+
+    ``send_buffer_bytes``: the most that one connection gets; None: unknown.
+    """
 
     rtt_s: float
     one_bytes_per_s: float
     all_bytes_per_s: float
-    num_connections: int
+    send_buffer_bytes: int | None = None
 
     def rate_bytes_per_s(self, num_connections: int) -> float:
         return min(self.all_bytes_per_s, num_connections * self.one_bytes_per_s)
 
     @property
-    def bdp_bytes(self) -> int:
+    def held_bytes(self) -> int:
+        """What fills the path."""
         return int(self.rtt_s * self.all_bytes_per_s)
 
 
@@ -148,8 +155,8 @@ def _shape(
 ) -> Shape:
     frame_bytes = limits.frame_pages * limits.frame_layers * model.layout.layer_bytes
     window_bytes = limits.window_bytes or 0
-    if limits.mode == "auto":
-        window_bytes = max(AUTO_WINDOW_BYTES, 2 * probed.bdp_bytes)
+    if limits.is_adaptive:
+        window_bytes = _settled_window_bytes(probed)
     steps = tuple(_steps(limits, num_tokens, model))
     return Shape(
         steps=steps,
@@ -174,10 +181,19 @@ def _steps(limits: SendLimits, num_tokens: int, model: Model) -> Iterator[Step]:
             num_sent = num_final
 
 
+def _settled_window_bytes(probed: ProbedPath) -> int:
+    """What ``PathWindow`` comes to on this path."""
+    floor = min(MAX_FLOOR_BYTES, int(FLOOR_S * probed.all_bytes_per_s))
+    return min(max(int(GAIN * probed.held_bytes), floor), MAX_WINDOW_BYTES)
+
+
 def _num_connections(limits: SendLimits, num_tokens: int, model: Model, probed: ProbedPath) -> int:
-    if limits.mode == "auto":
-        return probed.num_connections
-    return limits.stripes_for(model.layout.num_pages(num_tokens), model.layout)
+    """For ``auto`` as ``StripePolicy`` decides at first; it tries more where that may help."""
+    frames = limits.stripes_for(model.layout.num_pages(num_tokens), model.layout)
+    if not limits.is_adaptive or probed.send_buffer_bytes is None:
+        return min(frames, START_STRIPES) if limits.is_adaptive else frames
+    for_buffers = stripes_for_buffers(probed.held_bytes, probed.send_buffer_bytes)
+    return min(frames, max(START_STRIPES, for_buffers))
 
 
 def _path(probed: ProbedPath, num_connections: int, frame_bytes: int) -> Path:

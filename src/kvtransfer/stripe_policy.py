@@ -95,12 +95,10 @@ class StripePolicy:
         self._samples, self._since_s = tuple(samples), now
 
     def _for_buffers(self) -> int:
-        held = self._path.held_bytes
-        if held is None or self._send_buffer_bytes is None:
+        held_bytes = self._path.held_bytes
+        if held_bytes is None or self._send_buffer_bytes is None:
             return 1
-        needed = math.ceil(held / (USABLE * self._send_buffer_bytes))
-        is_full = held > NEARLY_FULL * needed * self._send_buffer_bytes
-        return needed + is_full
+        return stripes_for_buffers(held_bytes, self._send_buffer_bytes)
 
     def _judge(self, period: _Period, now: float) -> None:
         if self._before is not None:
@@ -123,6 +121,13 @@ class StripePolicy:
         self._tried = num
         self._next_trial_s = now + self._wait_s
         self._wait_s = min(2 * self._wait_s, LAST_WAIT_S)
+
+
+def stripes_for_buffers(held_bytes: float, send_buffer_bytes: int) -> int:
+    """As many as have room for what the path holds, and one more where they are nearly full."""
+    needed = math.ceil(held_bytes / (USABLE * send_buffer_bytes))
+    is_full = held_bytes > NEARLY_FULL * needed * send_buffer_bytes
+    return needed + is_full
 
 
 def _period(before: Sequence[TcpSample], after: Sequence[TcpSample], seconds: float) -> _Period:

@@ -7,6 +7,7 @@ node serves requests meanwhile; what runs on the path slows down both.
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from statistics import median
 import grpc
 import httpx
 
-from kvtransfer.path_advice import TcpLimits
+from kvtransfer.path_advice import TcpLimits, with_samples
 from kvtransfer.path_prediction import ProbedPath
 from kvtransfer.ping import Pong, ping
 from kvtransfer.rate_rounds import RateRounds
 from kvtransfer.tcp_buffers import max_send_buffer_bytes
+from kvtransfer.tcp_info import TcpConnections, numeric
+from kvtransfer.tcp_sample import TcpSample
 from kvtransfer.warm_path import WarmUp
 from pdcore.cluster import NodeInfo, NodeRole
 from pdcore.errors import ConfigError, NoCapacity, PdspanError, PeerUnavailable, root_cause
@@ -74,12 +77,11 @@ class Measured:
 
     @property
     def path(self) -> ProbedPath:
-        best = max(self.one, self.several, key=lambda rate: rate.bytes_per_s)
         return ProbedPath(
             rtt_s=self.rtt_min_s,
             one_bytes_per_s=self.one.bytes_per_s,
-            all_bytes_per_s=best.bytes_per_s,
-            num_connections=best.num_connections,
+            all_bytes_per_s=max(self.one.bytes_per_s, self.several.bytes_per_s),
+            send_buffer_bytes=self.limits.send_buffer_bytes,
         )
 
 
@@ -94,6 +96,7 @@ async def measure(address: str, tls: TlsSettings, effort: Effort, report: Report
         one = await _rate(channels[:1], rtt_s, effort, report)
         await asyncio.gather(*(ping(channel, ANSWER_S) for channel in channels))  # all connected
         several = await _rate(channels, rtt_s, effort, report)
+        limits = with_samples(_limits(pongs[-1]), await _tcp_samples(address))
     return Measured(
         node=node,
         rtt_min_s=rtt_s,
@@ -101,13 +104,26 @@ async def measure(address: str, tls: TlsSettings, effort: Effort, report: Report
         num_pings=len(pongs),
         one=one,
         several=several,
-        limits=TcpLimits(
-            send_buffer_bytes=max_send_buffer_bytes(),
-            receive_buffer_bytes=pongs[-1].max_receive_buffer_bytes,
-            congestion=congestion_control(),
-            slow_start_after_idle=slow_start_after_idle(),
-        ),
+        limits=limits,
     )
+
+
+def _limits(pong: Pong) -> TcpLimits:
+    return TcpLimits(
+        send_buffer_bytes=max_send_buffer_bytes(),
+        receive_buffer_bytes=pong.max_receive_buffer_bytes,
+        congestion=congestion_control(),
+        slow_start_after_idle=slow_start_after_idle(),
+    )
+
+
+async def _tcp_samples(address: str) -> tuple[TcpSample, ...]:
+    """Of all connections to ``address`` that are open: those of this measurement."""
+    host, port = split_address(address)
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    connections = TcpConnections()
+    connections.find(frozenset((numeric(str(entry[4][0])), port) for entry in found))
+    return connections.samples()
 
 
 @asynccontextmanager

@@ -78,7 +78,7 @@ def as_json(report: ProbeReport) -> dict[str, Any]:
         "rtt_median_s": measured.rtt_median_s,
         "num_pings": measured.num_pings,
         "rates": [asdict(measured.one), asdict(measured.several)],
-        "bdp_bytes": measured.path.bdp_bytes,
+        "fills_path_bytes": measured.path.held_bytes,
         "tcp": asdict(measured.limits),
         "num_tokens": question.num_tokens,
         "page_bytes": question.model.layout.page_bytes,

@@ -44,15 +44,23 @@ def _path_lines(measured: Measured) -> Iterator[str]:
     if measured.several.num_connections > 1:
         yield f"            {_rate(measured.several)}"
     yield (
-        f"in flight   {in_words.size(measured.path.bdp_bytes)} fill this path"
+        f"in flight   {in_words.size(measured.path.held_bytes)} fill this path"
         " (round trip x best rate)"
     )
     idle = {True: "on", False: "off", None: "unknown"}[limits.slow_start_after_idle]
     yield (
-        f"TCP         {limits.congestion or 'unknown congestion control'}; send buffer at most"
-        f" {_size(limits.send_buffer_bytes)} here, receive buffer at most"
-        f" {_size(limits.receive_buffer_bytes)} there; slow start after idle {idle}"
+        f"TCP         {limits.congestion or 'unknown congestion control'}; slow start after idle"
+        f" {idle}; {_share(limits.retransmitted_share)} of the bytes sent again"
     )
+    yield (
+        f"            send buffer here at most {_size(limits.send_buffer_bytes)}, full"
+        f" {_share(limits.send_limited_share)} of the time; receive buffer there at most"
+        f" {_size(limits.receive_buffer_bytes)}, full {_share(limits.receive_limited_share)}"
+    )
+
+
+def _share(share: float | None) -> str:
+    return "an unknown share" if share is None else f"{100 * share:.2g} %"
 
 
 def _rate(rate: Rate) -> str:

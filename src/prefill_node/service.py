@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from kvtransfer.channels import Pairs
-from kvtransfer.limits import SendLimits, limits_for
+from kvtransfer.limits import SendLimits, Starts, limits_for
 from kvtransfer.messages import Identity
 from kvtransfer.pair import Pair
 from kvtransfer.sender import KvSender, OutgoingTransfer
@@ -28,6 +28,7 @@ from pdcore.wire import request_from_proto
 from pdengine.engine import Engine
 from pdwire.v1 import prefill_pb2
 from pdwire.v1.generation_pb2 import TransferReport
+from prefill_node.chunks import Route
 from prefill_node.queue import Job
 from prefill_node.worker import PrefillWorker
 
@@ -71,7 +72,7 @@ class PrefillService:
         self._engine.check(request)
         limits = limits_for(message.mode, self._transfer, self._engine.layout)
         pair = self._pair(message)
-        job = self._worker.submit(request)
+        job = self._worker.submit(request, self._route(pair, limits))
         try:
             await self._compute_and_ship(job, pair, message, limits, timeline)
         finally:
@@ -92,6 +93,11 @@ class PrefillService:
         receiver = Identity(NodeName(message.decode_node), Epoch(message.decode_epoch))
         return self._pairs.find(receiver, message.decode_address)
 
+    def _route(self, pair: Pair, limits: SendLimits) -> Route | None:
+        """Where pages go while the prompt is computed, as far as its chunks are to mind that."""
+        leaves_early = limits.starts is Starts.WHILE_PREFILL_RUNS
+        return pair.path if leaves_early and self._transfer.taper else None
+
     async def _compute_and_ship(
         self,
         job: Job,
@@ -102,6 +108,7 @@ class PrefillService:
     ) -> None:
         progress = job.progress()
         num_final = await anext(progress)  # admitted: it has its pages now
+        pair.expect_transfer(len(job.admitted.pages) * pair.layout.page_bytes)
         sender = self._sender(job, pair, message, limits)
         async with asyncio.TaskGroup() as tasks:
             transfer = tasks.create_task(self._ship(sender, message.mode))

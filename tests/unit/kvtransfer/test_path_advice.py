@@ -1,11 +1,13 @@
 """What holds a path back: each limit is named exactly where it is below what the path carries."""
 
+import dataclasses
 from dataclasses import replace
 
 import pytest
 
-from kvtransfer.path_advice import Advice, TcpLimits, advise
+from kvtransfer.path_advice import Advice, TcpLimits, advise, with_samples
 from kvtransfer.path_prediction import ProbedPath
+from kvtransfer.tcp_sample import TcpSample
 from pdcore.settings import TransferSettings
 
 MIB = 2**20
@@ -20,7 +22,7 @@ FREE = TcpLimits(
 
 
 def path(rtt_s: float = 0.1, one: float = GIGABIT, total: float = GIGABIT) -> ProbedPath:
-    return ProbedPath(rtt_s, one, max(one, total), num_connections=4)
+    return ProbedPath(rtt_s, one, max(one, total))
 
 
 def findings(
@@ -41,14 +43,14 @@ def test_nothing_is_said_where_nothing_holds_back() -> None:
 def test_a_small_send_buffer_caps_one_connection() -> None:
     (advice,) = findings(replace(FREE, send_buffer_bytes=4 * MIB), path(one=28e6))
     assert advice.finding == (
-        "tcp_wmem max 4 MiB (this machine) caps one connection at 0.25 Gbit/s on this 0.1 s path"
+        "this machine's tcp_wmem max of 4 MiB caps one connection at 0.25 Gbit/s on this 0.1 s path"
     )
     assert 'net.ipv4.tcp_wmem="4096 16384 33554432"' in advice.remedy
 
 
 def test_a_small_receive_buffer_caps_it_as_well() -> None:
     (advice,) = findings(replace(FREE, receive_buffer_bytes=6 * MIB), path(one=28e6))
-    assert "tcp_rmem max 6 MiB (the decode node's)" in advice.finding
+    assert "the decode node's tcp_rmem max of 6 MiB" in advice.finding
     assert "net.ipv4.tcp_rmem" in advice.remedy
 
 
@@ -60,6 +62,32 @@ def test_a_small_receive_buffer_caps_it_as_well() -> None:
 def test_a_buffer_that_the_path_cannot_fill_is_no_limit(probed: ProbedPath) -> None:
     small = replace(FREE, send_buffer_bytes=4 * MIB, receive_buffer_bytes=4 * MIB)
     assert findings(small, probed) == []
+
+
+def sample(**fields: float) -> TcpSample:
+    known = {field.name: 0 for field in dataclasses.fields(TcpSample)}
+    return TcpSample(**{**known, **fields})
+
+
+def test_what_connections_have_met_is_added_up() -> None:
+    limits = with_samples(
+        TcpLimits(congestion="bbr"),
+        [
+            sample(bytes_acked=900, bytes_retransmitted=1, busy_s=1.0, sndbuf_limited_s=0.5),
+            sample(bytes_acked=100, bytes_retransmitted=1, busy_s=3.0, rwnd_limited_s=1.0),
+        ],
+    )
+    assert limits == TcpLimits(
+        congestion="bbr",
+        retransmitted_share=0.002,
+        send_limited_share=0.125,
+        receive_limited_share=0.25,
+    )
+
+
+@pytest.mark.parametrize("samples", [[], [sample()]], ids=["no kernel to ask", "nothing sent"])
+def test_without_samples_the_limits_are_as_they_were(samples: list[TcpSample]) -> None:
+    assert with_samples(FREE, samples) == FREE
 
 
 def test_unknown_limits_say_nothing() -> None:

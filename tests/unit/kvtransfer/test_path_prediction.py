@@ -20,7 +20,7 @@ from pdcore.settings import TransferSettings
 LAYOUT = KvLayout("m", num_layers=30, num_kv_heads=3, head_dim=64, page_tokens=16, dtype="bfloat16")
 SETTINGS = TransferSettings()
 LINE = 120e6
-WAN = ProbedPath(rtt_s=0.05, one_bytes_per_s=LINE, all_bytes_per_s=LINE, num_connections=1)
+WAN = ProbedPath(rtt_s=0.05, one_bytes_per_s=LINE, all_bytes_per_s=LINE)
 
 
 def model(prefill_tokens_per_s: float | None = None, max_tokens: int = 8192) -> Model:
@@ -58,13 +58,31 @@ def test_auto_is_never_slower_than_any_mode() -> None:
 
 
 def test_several_connections_bring_what_was_measured_of_them() -> None:
-    held_back = ProbedPath(
-        rtt_s=0.1, one_bytes_per_s=30e6, all_bytes_per_s=110e6, num_connections=4
-    )
+    held_back = ProbedPath(rtt_s=0.1, one_bytes_per_s=30e6, all_bytes_per_s=110e6)
     one, four = predicted("pipelined", held_back), predicted("striped", held_back)
     assert (one.num_connections, four.num_connections) == (1, 4)
     assert one.transfer_s == pytest.approx(0.1 + 128 * 368640 / 30e6, rel=0.05)
     assert four.transfer_s == pytest.approx(0.1 + 128 * 368640 / 110e6, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("send_buffer_bytes", "num_connections"),
+    [(None, 2), (256 * 2**20, 2), (4 * 2**20, 5)],
+    ids=["unknown buffers", "large buffers", "stock buffers"],
+)
+def test_auto_uses_as_many_connections_as_the_buffers_ask_for(
+    send_buffer_bytes: int | None, num_connections: int
+) -> None:
+    """Over 0.1 s at 110 MB/s: 11 MB on the way."""
+    path = ProbedPath(0.1, 30e6, 110e6, send_buffer_bytes)
+    assert predicted("auto", path).num_connections == num_connections
+
+
+def test_autos_window_is_twice_what_fills_the_path_within_bounds() -> None:
+    wide = ProbedPath(0.1, 100e6, 100e6)
+    assert predicted("auto", wide).window_bytes == pytest.approx(20e6, rel=0.01)
+    assert predicted("auto", ProbedPath(2.0, 1e9, 1e9)).window_bytes == 256 * 2**20
+    assert predicted("auto", ProbedPath(1e-4, 1e9, 1e9)).window_bytes == 16 * 2**20
 
 
 def test_early_modes_expose_only_the_last_chunk_where_prefill_is_slower_than_the_line() -> None:
