@@ -1,6 +1,6 @@
 """A condition: all that two arms must share so that their difference is the arms' own."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdlab.quantities import format_bits_per_s, format_bytes, format_seconds
 from pdlab.records import Cell, LinkRecord, TransferRecord
@@ -15,7 +15,7 @@ class Condition:
     rate_bps: float  # 0: as fast as it goes
     loss: float
     jitter_s: float
-    queue_bytes: int  # 0: chosen by the link
+    queue_bytes: int  # follows the round trip unless set, so it is not said; 0: unknown
     buffers: str
     congestion: str
     slow_start_after_idle: bool
@@ -25,6 +25,11 @@ class Condition:
 
     def __str__(self) -> str:
         return f"{rtt_words(self.rtt_s)} RTT, {self.without_rtt}"
+
+    @property
+    def at_any_distance(self) -> "Condition":
+        """What the points of a line over RTT share."""
+        return replace(self, rtt_s=0.0, queue_bytes=0)
 
     @property
     def without_rtt(self) -> str:
@@ -37,7 +42,6 @@ class Condition:
             f"{self.kind} link" if self.kind != "tun" else "",
             f"{100 * self.loss:g} % loss" if self.loss else "",
             f"{format_seconds(self.jitter_s)} jitter" if self.jitter_s else "",
-            f"queue {format_bytes(self.queue_bytes)}" if self.queue_bytes else "",
             f"{self.buffers} buffers" if self.buffers != "large" else "",
             self.congestion,
             "" if self.slow_start_after_idle else "no slow start after idle",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pdcore.errors import ConfigError
-from pdlab.record_files import read_record, text_of
+from pdlab.record_files import LINES, read_record, text_of
 from pdlab.records import Record
 
 RECORD_SUFFIXES = (".json", ".jsonl")
@@ -36,4 +36,4 @@ def read_directory(directory: Path) -> Directory:
 def _claims_to_be_record(path: Path) -> bool:
     """An empty file does too: a run that could not write its first line leaves one."""
     beginning = text_of(path)[:200]
-    return '"schema"' in beginning or not beginning.strip()
+    return '"schema"' in beginning or beginning.startswith(LINES) or not beginning.strip()

@@ -28,6 +28,8 @@ from pdlab.records import (
 
 T = TypeVar("T")
 
+LINES = '{"record":'  # how every line of a serving record begins
+
 
 def write_transfer(path: Path, record: TransferRecord) -> None:
     """Write the whole object, or leave ``path`` as it was and raise PdspanError."""
@@ -101,7 +103,7 @@ def read_record(path: Path) -> Record:
     """The record in ``path``, of whichever kind it is. Raises ConfigError."""
     text = text_of(path)
     first = text.partition("\n")[0]
-    if first.startswith('{"record":'):
+    if first.startswith(LINES):
         return _read_serving(path, text)
     if not text.strip():
         raise ConfigError(f"{path}: is empty, not a record")

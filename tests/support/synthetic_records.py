@@ -31,6 +31,7 @@ def link_at(rtt_s: float, rate_bps: float, kind: str = "tun") -> LinkRecord:
         kind=kind,
         rtt_s=rtt_s,
         rate_bps=rate_bps,
+        queue_bytes=max(MIB, int(2 * rtt_s * rate_bps / 8)),
         rtt_min_s=rtt_s + 0.0001,
         rtt_median_s=rtt_s + 0.0002,
         measured_rate_bps=0.96 * rate_bps,

@@ -40,7 +40,7 @@ def distance_pictures(
     groups: dict[Condition, list[Samples]] = defaultdict(list)
     for one in samples:
         if one.blocks:
-            groups[replace(one.condition, rtt_s=0.0, page_bytes=0)].append(one)
+            groups[replace(one.condition.at_any_distance, page_bytes=0)].append(one)
     far = [item for item in sorted(groups.items()) if _num_distances(item[1]) > 1]
     for number, (shared, group) in enumerate(far, start=1):
         yield Picture(

@@ -39,7 +39,7 @@ def shares_pictures(record: Record) -> Iterator[Picture]:
     groups: dict[Condition, list[Bar]] = defaultdict(list)
     for bar in _bars(record):
         if bar.total_s > 0:
-            groups[replace(bar.condition, rtt_s=0.0, page_bytes=0, concurrency=1)].append(bar)
+            groups[replace(bar.condition.at_any_distance, page_bytes=0, concurrency=1)].append(bar)
     for number, (shared, bars) in enumerate(sorted(groups.items()), start=1):
         yield Picture(
             name=f"time-shares-{number}",

@@ -22,7 +22,7 @@ def verdict_pictures(record: TransferRecord) -> Iterator[Picture]:
     groups: dict[Condition, dict[tuple[str, Condition], Cell]] = defaultdict(dict)
     for (arm, condition), cell in best_cells(record).items():
         if cell.verdict in VERDICT_COLOURS:
-            shared = replace(condition, rtt_s=0.0, rate_bps=0.0, page_bytes=0)
+            shared = replace(condition.at_any_distance, rate_bps=0.0, page_bytes=0)
             groups[shared][arm, condition] = cell
     for number, (shared, cells) in enumerate(sorted(groups.items()), start=1):
         links = [record.link[cell.link] for cell in cells.values()]
