@@ -6,7 +6,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check format proto lock gpu-check clean
+.PHONY: help up test check format proto lock bench-transfer bench-grid gpu-check clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,12 @@ proto: .venv/.dev  ## Generate src/pdwire from proto/
 
 lock: .venv/.dev  ## Write constraints.txt anew with the newest versions
 	$(BIN)/python scripts/lock.py
+
+bench-transfer: .venv/.dev  ## Judge every bar of a transfer on emulated links (20 minutes, root)
+	$(BIN)/pdspan lab transfer --suite bars --out docs/results $(ARGS)
+
+bench-grid: .venv/.dev  ## Measure every link, page size and mode once, for the verdicts (root)
+	$(BIN)/pdspan lab transfer --suite grid --out docs/results $(ARGS)
 
 gpu-check:  ## Compare FlashInfer with the reference and serve, on a machine with a GPU
 	deploy/gpu_check.sh

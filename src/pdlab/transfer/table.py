@@ -1,0 +1,95 @@
+"""A transfer record for the eye: one line a cell, and what is wrong with the record in words."""
+
+from rich.console import Console
+from rich.table import Table
+
+from pdlab.quantities import format_bits_per_s, format_bytes, format_seconds
+from pdlab.records import Cell, TransferRecord
+
+PLAIN_WIDTH = 150  # where standard output is no terminal
+
+_COLUMNS = (
+    "RTT",
+    "rate",
+    "payload",
+    "page",
+    "arm",
+    "connections",
+    "Gbit/s",
+    "range",
+    "of raw_tcp",
+    "model",
+    "CPU s/GB",
+    "verdict",
+)
+_TEXT = ("arm", "verdict")
+
+
+def print_table(record: TransferRecord) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
+    table = Table(box=None)
+    for name in _COLUMNS:
+        table.add_column(name, justify="left" if name in _TEXT else "right")
+    for cell in record.cells:
+        table.add_row(*_row(cell))
+    console.print(table)
+
+
+def problems(record: TransferRecord) -> list[str]:
+    """One line each; empty when the record can be believed."""
+    found = [
+        f"void: {_place(cell)}: {cell.void}"
+        for cell in record.cells
+        if cell.void and not _was_repeated(record, cell)
+    ]
+    for cell in record.cells:
+        if not cell.verified:
+            why = "; ".join(cell.notes) or "pages arrived with other bytes than were sent"
+            found.append(f"{cell.arm} at {_place(cell)}: {why}")
+    return list(dict.fromkeys(found))
+
+
+def _was_repeated(record: TransferRecord, void: Cell) -> bool:
+    """Whether the same cell was measured again, with a yardstick that was fast enough."""
+    return any(
+        cell.void is None
+        and (cell.arm, cell.stripes, cell.link, cell.case)
+        == (void.arm, void.stripes, void.link, void.case)
+        and (cell.page_bytes, cell.payload_bytes) == (void.page_bytes, void.payload_bytes)
+        for cell in record.cells
+    )
+
+
+def _row(cell: Cell) -> list[str]:
+    return [
+        format_seconds(cell.rtt_s),
+        "any" if cell.rate_bps is None else format_bits_per_s(cell.rate_bps),
+        format_bytes(cell.payload_bytes),
+        format_bytes(cell.page_bytes),
+        f"{cell.arm} ({cell.case})" if cell.case else cell.arm,
+        str(cell.stripes),
+        f"{cell.median_goodput_bps / 1e9:.3f}",
+        _range(cell),
+        _number(cell.ratio_to_raw_tcp),
+        _number(None if cell.predicted_bps is None else cell.predicted_bps / 1e9),
+        _number(cell.cpu_s_per_gb, digits=2),
+        ", ".join(filter(None, (cell.verdict, "void" if cell.void else "", *cell.notes))),
+    ]
+
+
+def _range(cell: Cell) -> str:
+    if not cell.goodput_bps:
+        return ""
+    return f"{min(cell.goodput_bps) / 1e9:.3f}-{max(cell.goodput_bps) / 1e9:.3f}"
+
+
+def _number(value: float | None, *, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _place(cell: Cell) -> str:
+    rate = "any rate" if cell.rate_bps is None else format_bits_per_s(cell.rate_bps)
+    sizes = f"{format_bytes(cell.payload_bytes)} in {format_bytes(cell.page_bytes)} pages"
+    return f"{format_seconds(cell.rtt_s)}, {rate}, {sizes}"

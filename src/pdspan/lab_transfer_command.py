@@ -1,0 +1,212 @@
+"""``pdspan lab transfer``: transfers alone, over emulated links, arm against arm.
+
+Words become trials here; ``pdlab.transfer`` measures. Exit status 0 when every page of every
+repetition arrived as it was sent and no yardstick was too slow (with ``--suite``: and every bar is
+met), else 1.
+"""
+
+import argparse
+import asyncio
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pdcore.errors import ConfigError
+from pdspan.subcommand import Commands, add_command, whole
+
+if TYPE_CHECKING:
+    from pdlab.link import LinkProfile
+    from pdlab.records import TransferRecord
+    from pdlab.transfer.bench import Step
+    from pdlab.transfer.trial import Trial
+
+ARMS = "sequential,bulk,windowed,coalesced,pipelined,auto,raw_tcp"
+ANY = "any"
+SUITES = ("bars", "grid")
+
+
+def add_to(actions: Commands) -> None:
+    parser = add_command(
+        actions,
+        "transfer",
+        "Move pages between two processes over an emulated link, arm against arm. Needs root.",
+        "pdspan lab transfer --rtt 0,50ms --rate 1gbit --page 64KiB,2MiB --bytes 256MiB"
+        " --json out.json",
+    )
+    _add_grid(parser)
+    _add_link(parser)
+    parser.add_argument(
+        "--json", type=Path, metavar="OUT", help="write the record: one JSON object"
+    )
+    parser.add_argument(
+        "--suite",
+        choices=SUITES,
+        help="instead of a grid of your own: 'bars' judges every bar of a transfer (20 minutes),"
+        " 'grid' every combination once, for the verdicts",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("docs/results"),
+        metavar="DIR",
+        help="where a suite's record and the results page go (default: %(default)s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_grid(parser: argparse.ArgumentParser) -> None:
+    for option, default, what in (
+        ("--rtt", "0ms", "round trips, e.g. 0,1,10,50,100,200ms"),
+        ("--rate", "1gbit", f"rates on the wire, e.g. 1gbit,5gbit; '{ANY}': as fast as it goes"),
+        ("--page", "360KiB", "page sizes, e.g. 12KiB,64KiB,360KiB,2MiB"),
+        ("--bytes", "64MiB", "payloads, e.g. 32MiB,256MiB"),
+        ("--arms", ARMS, "what is compared: transfer modes, raw_tcp, raw_grpc, nixl"),
+    ):
+        parser.add_argument(
+            option, default=default, metavar="LIST", help=f"{what} (default: %(default)s)"
+        )
+    parser.add_argument(
+        "--repetitions",
+        type=whole(1),
+        default=5,
+        metavar="N",
+        help="of each arm, interleaved (default: 5)",
+    )
+    parser.add_argument(
+        "--limit",
+        default="5s",
+        help="time of one repetition; a slow arm moves fewer pages (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="a setting of both ends, e.g. transfer.window_bytes=1048576; may be repeated",
+    )
+
+
+def _add_link(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--link",
+        default="tun",
+        metavar="KIND",
+        help="kind of link: tun, netem, relay, loopback (default: %(default)s)",
+    )
+    parser.add_argument("--loss", default="0", help="share of packets lost (default: none)")
+    parser.add_argument("--jitter", default="0ms", help="added to the rtt at most (default: none)")
+    parser.add_argument("--buffers", default="large", help="TCP buffers: large (default) or stock")
+    parser.add_argument("--congestion", help="congestion control, e.g. cubic (default: kernel's)")
+
+
+def run(arguments: Namespace) -> int:
+    if arguments.suite is not None:
+        return _run_suite(arguments.suite, arguments.out)
+    record = _measured("pdspan " + shlex.join(sys.argv[1:]), _steps(arguments))
+    if arguments.json is not None:
+        from pdlab.record_files import write_transfer
+
+        write_transfer(arguments.json, record)
+    return _shown(record)
+
+
+def _run_suite(name: str, directory: Path) -> int:
+    from pdlab.record_files import write_transfer
+    from pdlab.transfer import results_page
+    from pdlab.transfer.suites import SUITES as STEPS
+
+    record = _measured(f"pdspan lab transfer --suite {name}", STEPS[name]())
+    files = {"bars": results_page.BARS_RECORD, "grid": results_page.GRID_RECORD}
+    write_transfer(directory / files[name], record)
+    status = _shown(record)
+    if not (directory / results_page.BARS_RECORD).exists():
+        return status
+    judged = results_page.write_page(directory)
+    for one in judged:
+        said = {True: "met", False: "NOT met", None: "not measured"}[one.is_met]
+        worst = "" if one.worst is None or one.worst.value is None else f"{one.worst.value:.3f}, "
+        print(f"{one.bar.what}: {worst}{one.bar.bound}: {said}")
+    print(f"{directory / results_page.PAGE} says where")
+    return status or int(any(one.is_met is False for one in judged))
+
+
+def _measured(scenario: str, steps: "Sequence[Step]") -> "TransferRecord":
+    from pdlab.transfer.arms import NIXL
+    from pdlab.transfer.nixl_environment import nixl_program
+    from pdlab.transfer.run import run_steps
+    from pdspan.progress import open_progress
+
+    uses_nixl = any(NIXL in step.trial.arms for step in steps)
+    with open_progress() as progress:
+        nixl = nixl_program() if uses_nixl else None
+        return asyncio.run(run_steps(scenario, steps, progress.report, nixl=nixl))
+
+
+def _shown(record: "TransferRecord") -> int:
+    """The table, and in one line each what is wrong."""
+    from pdlab.transfer.table import print_table, problems
+
+    print_table(record)
+    found = problems(record)
+    for problem in found:
+        print(f"pdspan: {problem}", file=sys.stderr)
+    return 1 if found else 0
+
+
+def _steps(arguments: Namespace) -> "list[Step]":
+    """Every combination that was asked for. Raises ConfigError, before anything is started."""
+    from pdcore.settings import cluster_from_table
+    from pdlab.link import LINKS
+    from pdlab.quantities import parse_bytes, parse_list
+    from pdlab.transfer.blocks import Blocks
+    from pdlab.transfer.trial import grid
+
+    if arguments.link not in LINKS:
+        raise ConfigError(f"--link is {arguments.link!r}; one of {', '.join(LINKS)}")
+    cluster_from_table({}, arguments.overrides, origin="--set")
+    pages = parse_list(arguments.page, parse_bytes)
+    payloads = parse_list(arguments.bytes, parse_bytes)
+    template = _template(arguments, pages[0], payloads[0])
+    return [Blocks(trial) for trial in grid(_profiles(arguments), pages, payloads, template)]
+
+
+def _template(arguments: Namespace, page_bytes: int, payload_bytes: int) -> "Trial":
+    from pdlab.link import LinkProfile, TcpSettings
+    from pdlab.quantities import parse_seconds
+    from pdlab.transfer.arms import NIXL, expanded
+    from pdlab.transfer.trial import Trial
+
+    arms = expanded(arguments.arms.split(","))
+    if NIXL in arms and arguments.link == "relay":
+        raise ConfigError("nixl chooses its own ports, which a relay does not know: use --link tun")
+    return Trial(
+        LinkProfile(),
+        page_bytes,
+        payload_bytes,
+        arms,
+        arguments.link,
+        TcpSettings(buffers=arguments.buffers, congestion=arguments.congestion),
+        arguments.repetitions,
+        parse_seconds(arguments.limit),
+        tuple(arguments.overrides),
+    )
+
+
+def _profiles(arguments: Namespace) -> "list[LinkProfile]":
+    from pdlab.link import LinkProfile
+    from pdlab.quantities import parse_bits_per_s, parse_list, parse_seconds, parse_share
+
+    rates: list[float | None] = [
+        None if word.strip() == ANY else parse_bits_per_s(word)
+        for word in arguments.rate.split(",")
+    ]
+    loss, jitter_s = parse_share(arguments.loss), parse_seconds(arguments.jitter)
+    return [
+        LinkProfile(rtt_s, rate, loss, jitter_s)
+        for rate in rates
+        for rtt_s in parse_list(arguments.rtt, parse_seconds)
+    ]
