@@ -6,10 +6,15 @@ import grpc
 import pytest
 
 from fake_engine import VOCAB
+from kvtransfer.limits import MODES, Starts
 from loopback_nodes import LoopbackNode, decode_node, eventually, prefill, prefill_node, run_request
 from pdcore.errors import PdspanError
+from pdcore.generation import GenerationRequest
 from pdcore.rpc_errors import error_from_rpc
+from pdcore.settings import TransferSettings
 from pdwire.v1 import prefill_pb2
+from prefill_node.chunks import Route
+from prefill_node.queue import Job
 from sample_request import request
 
 
@@ -125,3 +130,25 @@ async def test_a_defect_in_a_step_ends_the_node_with_its_name() -> None:
             node.engine.fail_next = ZeroDivisionError()
             await prefill(node, message(node))
     assert caught.group_contains(ZeroDivisionError)
+
+
+@pytest.mark.parametrize("taper", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+async def test_chunks_mind_the_path_only_where_pages_leave_during_prefill(
+    mode: str, taper: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routes: list[Route | None] = []
+    async with prefill_node(transfer=TransferSettings(taper=taper, resume_s=0.05)) as node:
+        submit = node.worker.submit
+
+        def seen(asked: GenerationRequest, route: Route | None) -> Job:
+            routes.append(route)
+            job: Job = submit(asked, route)
+            return job
+
+        monkeypatch.setattr(node.worker, "submit", seen)
+        await error_of(prefill(node, message(node, mode=mode, decode_address="127.0.0.1:1")))
+        assert node.pairs is not None
+        path = node.pairs.open("127.0.0.1:1").path
+        is_early = MODES[mode].starts is Starts.WHILE_PREFILL_RUNS
+        assert routes == [path if is_early and taper else None]
