@@ -21,24 +21,23 @@ Points = dict[str, dict[int, tuple[float, float]]]  # arm -> at once -> (bytes/s
 
 
 def concurrency_pictures(record: ServingRecord) -> Iterator[Picture]:
-    """None where every request was alone."""
+    """None where each arm had but one number of requests at once."""
     groups: dict[Condition, Points] = defaultdict(lambda: defaultdict(dict))
+    blocks: set[int] = set()
     for (arm, condition), requests in request_groups(record).items():
+        blocks |= {request.repetition for request in requests}
         point = _point(requests)
         if point is not None:
             shared = replace(condition, concurrency=1)
             groups[shared][arm][condition.concurrency] = point
-    several = [
-        item for item in groups.items() if len({n for of in item[1].values() for n in of}) > 1
-    ]
-    num_blocks = len({request.repetition for request in record.requests})
+    several = [item for item in groups.items() if any(len(of) > 1 for of in item[1].values())]
     for number, (shared, points) in enumerate(sorted(several), start=1):
         yield Picture(
             name=f"concurrency-{number}",
             title=f"Aggregate rate and latency, {shared}",
             caption="Aggregate rate of KV pages against median time to first token; the numbers are"
             " requests at once. Right and below is better."
-            f" {origin(record, record.link, [num_blocks])}",
+            f" {origin(record, record.link, [len(blocks)])}",
             png=as_png(_figure(points)),
         )
 

@@ -11,7 +11,7 @@ import pytest
 from pdcore.errors import PdspanError
 from pdlab.records import ArmRecord, ServingRecord
 from pdlab.report import write_report
-from pdlab.report.concurrency_plot import aggregate_bytes_per_s
+from pdlab.report.concurrency_plot import aggregate_bytes_per_s, concurrency_pictures
 from pdlab.report.distance_plot import RATIO, distance_pictures, over_raw_tcp
 from pdlab.report.model_plot import model_pictures
 from pdlab.report.shares_plot import shares_pictures
@@ -171,6 +171,16 @@ def test_the_aggregate_rate_counts_from_first_arrival_to_last_first_token() -> N
     ]
     assert aggregate_bytes_per_s(two) == pytest.approx(60e6 / 2.0)
     assert aggregate_bytes_per_s([request("colocated", 0, 1.0, timeline=None)]) is None
+
+
+def test_no_concurrency_plot_of_arms_with_one_load_each() -> None:
+    timeline = {"transfer": {"page_bytes": 30_000_000}}
+    arms = [
+        request("quiet", 0, 1.0, timeline=timeline),
+        request("inbound", 0, 1.0, timeline=timeline, concurrency=2),
+    ]
+    record = ServingRecord(serving_header("auto"), (LINK,), tuple(arms), complete=True)
+    assert not list(concurrency_pictures(record))
 
 
 def test_no_two_arms_look_alike() -> None:
