@@ -9,7 +9,7 @@ ARGS ?=
 .PHONY: help up test check format proto lock bench-transfer bench-grid gpu-check clean
 
 help:  ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 up: .venv/.serve  ## Serve the default model: router, prefill and decode on this machine
 	@$(BIN)/pdspan up $(ARGS) || [ $$? -eq 130 ]  # Ctrl-C is how to stop it
