@@ -13,6 +13,7 @@ from kvtransfer.accounting import Accounting, SendState
 from kvtransfer.clocks import SendClocks
 from kvtransfer.credit import Credit
 from kvtransfer.flight import Flight
+from kvtransfer.frame_size import FrameSize
 from kvtransfer.limits import SendLimits
 from kvtransfer.messages import Handoff, PageRun, Reply
 from kvtransfer.page_cutter import PageCutter
@@ -69,7 +70,8 @@ class FrameQueue:
         self._flight = Flight(transfer_id, window, credit, path)
         self._policy = stripes
         self._clocks = SendClocks(settings)
-        self._cutter = PageCutter(limits, num_pages, layout.num_layers)
+        self._cutter = PageCutter(limits.starts, num_pages, layout.num_layers)
+        self._size = FrameSize(limits, layout, path)
         self._returned: deque[PageRun] = deque()
         self._handoff: Handoff | None = None
         self._next_round_trip = 1
@@ -154,6 +156,7 @@ class FrameQueue:
         for frame in lane.acknowledge(reply):
             self._acknowledged(frame, was_blocked, now)
             self.record.acknowledged(stripe, frame, self.in_flight_bytes, now)
+        self.record.receiver_was_busy(stripe, reply)
         lane.is_heard = True
         self._credit.grant(reply.credit_bytes)
         if reply.committed:
@@ -208,10 +211,12 @@ class FrameQueue:
         """The next run that may leave as far as the producer is concerned."""
         if self._returned:
             return self._returned[0]
-        run = self._cutter.peek()
-        if run is None or not self._cutter.may_grow(run) or not self.in_flight_bytes:
+        left_bytes = self._cutter.num_uncut * self._layout.layer_bytes
+        frame = self._size.shape(left_bytes, self.num_stripes)
+        run = self._cutter.peek(frame)
+        if run is None or not self._cutter.may_grow(run, frame) or not self.in_flight_bytes:
             return run
-        return None if self._nbytes(run) < self._limits.small_frame_bytes else run
+        return None if self._nbytes(run) < self._size.small_bytes() else run
 
     def _nbytes(self, run: PageRun) -> int:
         return run.num_parts * self._layout.layer_bytes

@@ -24,6 +24,7 @@ class IncomingStream:
         self.error: PdspanError | None = None
         self.num_frames = 0
         self.num_bytes = 0
+        self.busy_s = 0.0  # spent on its frames
 
     @property
     def stripe(self) -> int:
@@ -50,7 +51,9 @@ class IncomingStream:
 
     def reply(self, credit_bytes: int) -> Reply:
         committed = self.state is StreamState.COMMITTED
-        return Reply(self.attempt, self.num_frames, self.num_bytes, credit_bytes, committed)
+        return Reply(
+            self.attempt, self.num_frames, self.num_bytes, credit_bytes, committed, self.busy_s
+        )
 
 
 def check_attempt(stream: IncomingStream, newest: int | None) -> None:

@@ -106,10 +106,14 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The receiver's answer on one stream: cumulative acknowledgement, standing credit, commit."""
+    """The receiver's answer on one stream: cumulative acknowledgement, standing credit, commit.
+
+    ``busy_s``: what the receiver's software has spent on the frames that are acknowledged.
+    """
 
     attempt: int
     acked_frames: int
     acked_bytes: int
     credit_bytes: int
     committed: bool = False
+    busy_s: float = 0.0

@@ -62,6 +62,7 @@ class Pair:
         self.stripes = StripePolicy(self.path, send_buffer_bytes=max_send_buffer_bytes())
         self.peer: Identity | None = None  # the node that answered last, fitting or not
         self.standing: Standing | None = None
+        self.tcp_rtt_s: float | None = None  # the least that the kernel saw of late
         self._settings = settings
         self._control = dialer.dial()
         self._data = DataChannels(dialer)
@@ -212,6 +213,8 @@ class Pair:
         """Ends only when cancelled."""
         async for samples in tcp_samples(self.address, self._data, self._busy.event, self.path):
             self.stripes.on_tcp(samples, now=monotonic())
+            seen_s = (sample.min_rtt_s for sample in samples)
+            self.tcp_rtt_s = min(seen_s, default=self.tcp_rtt_s)
 
     def _num_connections(self) -> int:
         """Those that are opened at once; a transfer that needs more opens them."""

@@ -172,10 +172,12 @@ class KvReceiver:
             raise PeerUnavailable("the sender ended a stream before the commit")
 
     def _take(self, stream: IncomingStream, data: bytes) -> None:
+        started_s = monotonic()
         try:
-            self._registry.receive(stream, decode_push(data), monotonic())
+            self._registry.receive(stream, decode_push(data), started_s)
         except ProtocolViolation as error:
             self._registry.fail(stream, error)
+        stream.busy_s += monotonic() - started_s
         self._stir(stream.transfer_id)
 
     async def _reply(self, stream: IncomingStream, context: Context) -> None:

@@ -22,10 +22,14 @@ SLOW_FACTOR = 2.0  # and by slow_s
 
 @dataclass(frozen=True, slots=True)
 class PairPath:
-    """What the pair knows of its path when a transfer ends. None: nothing yet."""
+    """What the pair knows of its path when a transfer ends. None: nothing yet.
+
+    ``rtt_s`` is of a ping, two event loops included; ``tcp_rtt_s`` the least that the kernel saw.
+    """
 
     rtt_s: float | None
     rate_bytes_per_s: float | None
+    tcp_rtt_s: float | None = None
     warmup_bytes: int = 0
 
 
@@ -109,10 +113,12 @@ def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:
             page_bytes=queue.page_bytes,
             duration_s=duration_s,
             frame_bytes=queue.wire_bytes / queue.num_frames,
-            rtt_s=pair.rtt_s,
+            ping_rtt_s=pair.rtt_s,
+            tcp_rtt_s=pair.tcp_rtt_s,
             pair_bytes_per_s=(record.rate_before_bytes_per_s, pair.rate_bytes_per_s or 0.0),
             train_bytes_per_s=record.trains.bytes_per_s,
             send_cost_s=send_cost_s(record),
+            receive_cost_s=record.receive_cost_s,
             lone=record.lone,
         )
     )

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 
 from kvtransfer.accounting import SendState
+from kvtransfer.messages import Reply
 from kvtransfer.send_stripe import OutgoingFrame
 from kvtransfer.trace import trace_of
 from pdcore.generation import TransferId
@@ -116,6 +117,7 @@ class SendRecord:
         self.trains = AckTrains()
         self.window = MeanWindow()
         self._lone_frame: OutgoingFrame | None = None
+        self._receiver: dict[int, Reply] = {}  # the last reply of each stripe
         self._trace = trace_of(transfer_id)
         self._state: SendState | None = None
 
@@ -171,6 +173,16 @@ class SendRecord:
                 rtt_s=round(ack_s, 6),
                 in_flight_bytes=in_flight_bytes,
             )
+
+    def receiver_was_busy(self, stripe: int, reply: Reply) -> None:
+        self._receiver[stripe] = reply
+
+    @property
+    def receive_cost_s(self) -> float:
+        """What the receiver says of one frame, 0.0 if nothing."""
+        replies = self._receiver.values()
+        num_frames = sum(reply.acked_frames for reply in replies)
+        return sum(reply.busy_s for reply in replies) / num_frames if num_frames else 0.0
 
     def changed(self, state: SendState, window_bytes: int, now: float) -> None:
         """What the transfer waits for, and its window, after something happened."""

@@ -213,8 +213,13 @@ class KvSender:
         )
 
     def _report(self) -> TransferReport:
-        path = self._pair.path
-        pair = PairPath(path.rtt_s, path.rate_bytes_per_s, self._pair.take_warmup_bytes())
-        report = report_of(self._queue, self._limits.mode, pair, monotonic())
+        pair, path = self._pair, self._pair.path
+        seen = PairPath(
+            rtt_s=path.rtt_s,
+            tcp_rtt_s=pair.tcp_rtt_s,
+            rate_bytes_per_s=path.rate_bytes_per_s,
+            warmup_bytes=pair.take_warmup_bytes(),
+        )
+        report = report_of(self._queue, self._limits.mode, seen, monotonic())
         log_report(report, self._id, self._pair.name, slow_s=self._settings.slow_s)
         return report

@@ -50,6 +50,7 @@ def reply_to_proto(reply: Reply) -> pb.PushReply:
         acked_bytes=reply.acked_bytes,
         credit_bytes=reply.credit_bytes,
         committed=reply.committed,
+        busy_s=reply.busy_s,
     )
 
 
@@ -60,6 +61,7 @@ def reply_from_proto(message: pb.PushReply) -> Reply:
         acked_bytes=message.acked_bytes,
         credit_bytes=message.credit_bytes,
         committed=message.committed,
+        busy_s=message.busy_s,
     )
 
 

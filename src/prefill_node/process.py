@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kvtransfer.channels import Pairs
 from kvtransfer.messages import Identity
+from kvtransfer.trace import tracing
 from pdcore.cluster import Epoch, NodeLoad, NodeName, NodeRole
 from pdcore.compute import ComputeThread
 from pdcore.discovery import open_discovery
@@ -50,7 +51,7 @@ async def serve(
     settings: ClusterSettings, node: NodeSettings, model_dir: Path, stop: asyncio.Event
 ) -> None:
     """Run the node until ``stop`` is set and it has drained. Raises ConfigError at start."""
-    with ComputeThread() as compute:
+    with ComputeThread() as compute, tracing(settings.transfer.trace):
         engine = await load_engine(model_dir, node.engine, compute)
         info = describe(settings, node, engine.layout, engine.max_tokens)
         metrics = NodeMetrics()

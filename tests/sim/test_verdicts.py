@@ -29,6 +29,7 @@ class Cell:
     layout: KvLayout
     page_ready_s: tuple[float, ...]
     world: Path
+    hidden_s: float  # of the software at each end, of any message
 
 
 def cell_of(mode: str, chance: random.Random) -> Cell:
@@ -45,18 +46,25 @@ def cell_of(mode: str, chance: random.Random) -> Cell:
         rtt_s=chance.choice([0.0, 0.001, 0.01, 0.05, 0.1, 0.2]),
         link_bytes_per_s=0.965 / 8 * chance.choice([1e9, 5e9]),
         frame_cost_s=cost_s,
-        receive_cost_s=0.6 * cost_s,
+        receive_cost_s=chance.uniform(0.4, 0.7) * cost_s,
     )
     chunk = max(1, num_pages // chance.randint(1, 8))
     chunk_s = chance.choice([0.0, 0.01, 0.1])
     ready_s = tuple(chunk_s * (min(page // chunk, 7)) for page in range(num_pages))
-    return Cell(mode, layout, ready_s, world)
+    hidden_s = chance.choice([0.0, 0.3, 0.8]) * min(cost_s, 5e-4) / 3
+    return Cell(mode, layout, ready_s, world, hidden_s)
 
 
 def run(cell: Cell, *, knows_rate: bool = False) -> tuple[CostedTransfer, float]:
     """And what it took, as its sender reports it."""
     transfer = CostedTransfer(
-        cell.mode, SETTINGS, cell.layout, cell.page_ready_s, cell.world, knows_rate=knows_rate
+        cell.mode,
+        SETTINGS,
+        cell.layout,
+        cell.page_ready_s,
+        cell.world,
+        knows_rate=knows_rate,
+        hidden_s=cell.hidden_s,
     )
     return transfer, transfer.run()
 
@@ -67,7 +75,8 @@ def without(cell: Cell, verdict: Verdict) -> Cell:
         case Verdict.COMPUTE:
             return replace(cell, page_ready_s=(0.0,) * len(cell.page_ready_s))
         case Verdict.SOFTWARE:
-            return replace(cell, world=replace(world, frame_cost_s=0.0, receive_cost_s=0.0))
+            free = replace(world, frame_cost_s=0.0, receive_cost_s=0.0)
+            return replace(cell, world=free, hidden_s=0.0)
         case Verdict.RTT:
             return replace(cell, world=replace(world, rtt_s=0.0))
         case Verdict.BANDWIDTH:
@@ -99,7 +108,9 @@ def test_the_verdict_names_what_gains_most(mode: str, knows_rate: bool) -> None:
             verdict: taken_s - run(without(cell, verdict), knows_rate=knows_rate)[1]
             for verdict in Verdict
         }
-        pair = PairPath(transfer.path.rtt_s, transfer.path.rate_bytes_per_s)
+        pair = PairPath(
+            transfer.path.rtt_s, transfer.path.rate_bytes_per_s, tcp_rtt_s=cell.world.rtt_s
+        )
         said = report_of(transfer.queue, mode, pair, transfer.committed_s)
         if 1.5 * gains[Verdict(said.verdict)] < max(gains.values()):
             wrong.append((said.verdict_text, gains, cell))

@@ -2,7 +2,9 @@
 
 The real ``FrameQueue`` decides what leaves; ``world`` is the truth that its measurements are to
 find. One processor at each end: the sender prepares one frame after the other, the receiver handles
-one after the other. The transport takes ``AHEAD_BYTES`` more than the line has carried.
+one after the other. ``hidden_s`` of a frame's cost at each end is what any message costs, a ping
+too, and is not seen in measuring what a frame takes. The transport takes ``AHEAD_BYTES`` more than
+the line has carried.
 """
 
 import heapq
@@ -37,10 +39,11 @@ class CostedTransfer:
         world: Path,
         *,
         knows_rate: bool = False,
+        hidden_s: float = 0.0,
     ) -> None:
         self.limits = limits_for(mode, settings, layout)
         self.path = PathEstimator()
-        self.path.on_ping(world.rtt_s, now=0.0)
+        self.path.on_ping(world.rtt_s + 2 * hidden_s, now=0.0)
         if knows_rate:
             self._carry_before(world)
         self.queue = FrameQueue(
@@ -57,6 +60,7 @@ class CostedTransfer:
         self.now = 0.0
         self.committed_s = 0.0
         self._world = world
+        self._hidden_s = hidden_s
         self._credit_bytes = settings.credit_bytes
         self._sender_free_s = self._line_free_s = self._receiver_free_s = 0.0
         self._acked = [[0, 0] for _ in range(self.queue.max_stripes)]  # frames, bytes
@@ -113,7 +117,7 @@ class CostedTransfer:
         taken_s = max(prepared_s, self._line_free_s - AHEAD_BYTES / world.link_bytes_per_s)
         self._sender_free_s = taken_s
         queue.accounting.busy(stripe, SendState.PREPARE, self.now)
-        queue.record.prepared(frame.nbytes, cost_s)
+        queue.record.prepared(frame.nbytes, cost_s - self._hidden_s)
         self._at(prepared_s, lambda: queue.accounting.busy(stripe, SendState.TRANSPORT, prepared_s))
         queue.record.written(frame.nbytes, taken_s - prepared_s)
         self._at(taken_s, lambda: queue.accounting.idle(stripe, taken_s))
@@ -128,7 +132,8 @@ class CostedTransfer:
         acked[1] += nbytes
         self._missing_bytes -= nbytes
         is_last = not self._missing_bytes and (nbytes == 0)
-        reply = Reply(0, acked[0], acked[1], self._credit_bytes, committed=is_last)
+        busy_s = acked[0] * (self._world.receive_cost_s - self._hidden_s)
+        reply = Reply(0, acked[0], acked[1], self._credit_bytes, is_last, busy_s)
         self._at(self.now + self._world.rtt_s / 2, lambda: self._replied(stripe, reply))
 
     def _replied(self, stripe: int, reply: Reply) -> None:

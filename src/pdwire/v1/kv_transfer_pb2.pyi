@@ -109,18 +109,20 @@ class PageRun(_message.Message):
     def __init__(self, first_page: _Optional[int] = ..., num_pages: _Optional[int] = ..., first_layer: _Optional[int] = ..., num_layers: _Optional[int] = ...) -> None: ...
 
 class PushReply(_message.Message):
-    __slots__ = ("attempt", "acked_bytes", "acked_frames", "credit_bytes", "committed")
+    __slots__ = ("attempt", "acked_bytes", "acked_frames", "credit_bytes", "committed", "busy_s")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     ACKED_BYTES_FIELD_NUMBER: _ClassVar[int]
     ACKED_FRAMES_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    BUSY_S_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     acked_bytes: int
     acked_frames: int
     credit_bytes: int
     committed: bool
-    def __init__(self, attempt: _Optional[int] = ..., acked_bytes: _Optional[int] = ..., acked_frames: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., committed: _Optional[bool] = ...) -> None: ...
+    busy_s: float
+    def __init__(self, attempt: _Optional[int] = ..., acked_bytes: _Optional[int] = ..., acked_frames: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., committed: _Optional[bool] = ..., busy_s: _Optional[float] = ...) -> None: ...
 
 class PingRequest(_message.Message):
     __slots__ = ()
