@@ -10,7 +10,8 @@ import asyncio
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ARMS = "sequential,bulk,windowed,coalesced,pipelined,auto,raw_tcp"
 ANY = "any"
+LOOPBACK = "loopback"
 SUITES = ("bars", "grid")
 
 
@@ -94,8 +96,8 @@ def _add_link(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--link",
         default="tun",
-        metavar="KIND",
-        help="kind of link: tun, netem, relay, loopback (default: %(default)s)",
+        metavar="LIST",
+        help="kinds of link: tun, netem, relay, or loopback as it is (default: %(default)s)",
     )
     parser.add_argument("--loss", default="0", help="share of packets lost (default: none)")
     parser.add_argument("--jitter", default="0ms", help="added to the rtt at most (default: none)")
@@ -103,15 +105,41 @@ def _add_link(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--congestion", help="congestion control, e.g. cubic (default: kernel's)")
 
 
+def run_options(scenario: str, options: Mapping[str, str], record: Path) -> int:
+    """As if the options had been given on the command line, and ``--json record``.
+
+    Raises ConfigError for an option that there is not.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    _add_grid(parser)
+    _add_link(parser)
+    arguments = parser.parse_args([])
+    for name, value in options.items():
+        if name == "repetitions":
+            arguments.repetitions = _whole(scenario, value)
+        elif name in vars(arguments) and name != "overrides":
+            setattr(arguments, name, value)
+        else:
+            known = ", ".join(sorted(vars(arguments).keys() - {"overrides"}))
+            raise ConfigError(f"{scenario}: unknown option {name!r}; known: {known}")
+    arguments.json = record
+    return _run_grid(scenario, arguments)
+
+
 def run(arguments: Namespace) -> int:
     if arguments.suite is not None:
         return _run_suite(arguments.suite, arguments.out)
-    record = _measured("pdspan " + shlex.join(sys.argv[1:]), _steps(arguments))
-    if arguments.json is not None:
-        from pdlab.record_files import write_transfer
+    return _run_grid("pdspan " + shlex.join(sys.argv[1:]), arguments)
 
+
+def _run_grid(scenario: str, arguments: Namespace) -> int:
+    from pdlab.record_files import write_transfer
+
+    record = _measured(scenario, _steps(arguments))
+    status = _shown(record)  # before the disk can be full
+    if arguments.json is not None:
         write_transfer(arguments.json, record)
-    return _shown(record)
+    return status
 
 
 def _run_suite(name: str, directory: Path) -> int:
@@ -165,13 +193,19 @@ def _steps(arguments: Namespace) -> "list[Step]":
     from pdlab.transfer.blocks import Blocks
     from pdlab.transfer.trial import grid
 
-    if arguments.link not in LINKS:
-        raise ConfigError(f"--link is {arguments.link!r}; one of {', '.join(LINKS)}")
+    kinds = arguments.link.split(",")
+    for kind in kinds:
+        if kind not in LINKS:
+            raise ConfigError(f"--link is {kind!r}; one of {', '.join(LINKS)}")
     cluster_from_table({}, arguments.overrides, origin="--set")
     pages = parse_list(arguments.page, parse_bytes)
     payloads = parse_list(arguments.bytes, parse_bytes)
     template = _template(arguments, pages[0], payloads[0])
-    return [Blocks(trial) for trial in grid(_profiles(arguments), pages, payloads, template)]
+    return [
+        Blocks(trial)
+        for kind in kinds
+        for trial in grid(_profiles(arguments, kind), pages, payloads, replace(template, kind=kind))
+    ]
 
 
 def _template(arguments: Namespace, page_bytes: int, payload_bytes: int) -> "Trial":
@@ -181,25 +215,27 @@ def _template(arguments: Namespace, page_bytes: int, payload_bytes: int) -> "Tri
     from pdlab.transfer.trial import Trial
 
     arms = expanded(arguments.arms.split(","))
-    if NIXL in arms and arguments.link == "relay":
+    if NIXL in arms and "relay" in arguments.link:
         raise ConfigError("nixl chooses its own ports, which a relay does not know: use --link tun")
     return Trial(
         LinkProfile(),
         page_bytes,
         payload_bytes,
         arms,
-        arguments.link,
-        TcpSettings(buffers=arguments.buffers, congestion=arguments.congestion),
-        arguments.repetitions,
-        parse_seconds(arguments.limit),
-        tuple(arguments.overrides),
+        tcp=TcpSettings(buffers=arguments.buffers, congestion=arguments.congestion),
+        repetitions=arguments.repetitions,
+        limit_s=parse_seconds(arguments.limit),
+        overrides=tuple(arguments.overrides),
     )
 
 
-def _profiles(arguments: Namespace) -> "list[LinkProfile]":
+def _profiles(arguments: Namespace, kind: str) -> "list[LinkProfile]":
+    """Loopback is only ever as it is: one profile, whatever was asked for."""
     from pdlab.link import LinkProfile
     from pdlab.quantities import parse_bits_per_s, parse_list, parse_seconds, parse_share
 
+    if kind == LOOPBACK:
+        return [LinkProfile()]
     rates: list[float | None] = [
         None if word.strip() == ANY else parse_bits_per_s(word)
         for word in arguments.rate.split(",")
@@ -210,3 +246,9 @@ def _profiles(arguments: Namespace) -> "list[LinkProfile]":
         for rate in rates
         for rtt_s in parse_list(arguments.rtt, parse_seconds)
     ]
+
+
+def _whole(scenario: str, text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ConfigError(f"{scenario}: repetitions is {text!r}: a whole number, at least 1")
+    return int(text)
