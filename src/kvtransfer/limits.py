@@ -54,28 +54,34 @@ MODES: dict[str, Mode] = {
 
 
 @dataclass(frozen=True, slots=True)
+class FrameShape:
+    """What a frame holds at most; several pages only when it holds all their layers."""
+
+    pages: int
+    layers: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendLimits:
     """A row filled in for one layout. ``window_bytes`` None: one frame at a time.
 
-    A frame holds at most ``frame_pages`` pages, of each at most ``frame_layers`` layers; several
-    pages only when it holds all their layers. ``small_frame_bytes``: a frame below it is held back
-    while earlier bytes are unacknowledged and more pages are to come (0: never).
-    ``is_adaptive``: the byte numbers and ``num_stripes`` are where the path starts and ends.
+    ``small_frame_bytes``: a frame below it is held back while earlier bytes are unacknowledged and
+    more pages are to come (0: never). ``is_adaptive``: the window starts at ``window_bytes``;
+    ``frame`` and ``num_stripes`` are the most that the path may ask for.
     """
 
     mode: str
     starts: Starts
     window_bytes: int | None
-    frame_pages: int
-    frame_layers: int
+    frame: FrameShape
     small_frame_bytes: int
     num_stripes: int
     is_adaptive: bool = False
 
     def stripes_for(self, num_pages: int, layout: KvLayout) -> int:
         """How many stripes a transfer uses: no more than it has frames."""
-        frames_of_a_page = -(-layout.num_layers // self.frame_layers)
-        num_frames = -(-num_pages // self.frame_pages) * frames_of_a_page
+        frames_of_a_page = -(-layout.num_layers // self.frame.layers)
+        num_frames = -(-num_pages // self.frame.pages) * frames_of_a_page
         return min(self.num_stripes, num_frames)
 
 
@@ -91,13 +97,11 @@ def limits_for(mode: str, settings: TransferSettings, layout: KvLayout) -> SendL
             f"unknown transfer mode {mode!r}; known: {', '.join(MODES)}",
             param="kv_transfer_params.mode",
         )
-    pages, layers = _frame_shape(row.frame, settings.frame_bytes, layout)
     return SendLimits(
         mode=mode,
         starts=row.starts,
         window_bytes=settings.window_bytes if row.windowed else None,
-        frame_pages=pages,
-        frame_layers=layers,
+        frame=_frame_shape(row.frame, settings.frame_bytes, layout),
         small_frame_bytes=settings.frame_bytes // 2 if row.frame is FrameUnit.FILL else 0,
         num_stripes=_num_stripes(row, settings),
         is_adaptive=row.adaptive,
@@ -110,20 +114,23 @@ def _num_stripes(row: Mode, settings: TransferSettings) -> int:
     return settings.stripes if row.striped else 1
 
 
-def _frame_shape(unit: FrameUnit, frame_bytes: int, layout: KvLayout) -> tuple[int, int]:
-    """(pages, layers) that one frame holds at most. A page that is too large is split by layers."""
+def filled(frame_bytes: int, layout: KvLayout) -> FrameShape:
+    """As many pages as fit. A page that is too large is split by layers."""
+    if layout.page_bytes <= frame_bytes:
+        return FrameShape(frame_bytes // layout.page_bytes, layout.num_layers)
+    return FrameShape(1, max(1, frame_bytes // layout.layer_bytes))
+
+
+def _frame_shape(unit: FrameUnit, frame_bytes: int, layout: KvLayout) -> FrameShape:
     if layout.layer_bytes > MAX_PAYLOAD_BYTES:
         raise ConfigError(
             f"one layer of a page is {layout.layer_bytes} bytes, a message holds at most"
             f" {MAX_PAYLOAD_BYTES}: lower engine.page_tokens (now {layout.page_tokens})"
         )
-    fill = min(frame_bytes, MAX_PAYLOAD_BYTES)
     match unit:
         case FrameUnit.LAYER:
-            return 1, 1
+            return FrameShape(1, 1)
         case FrameUnit.PAGE:
-            return 1, min(layout.num_layers, MAX_PAYLOAD_BYTES // layout.layer_bytes)
-        case FrameUnit.FILL if layout.page_bytes <= fill:
-            return fill // layout.page_bytes, layout.num_layers
+            return FrameShape(1, min(layout.num_layers, MAX_PAYLOAD_BYTES // layout.layer_bytes))
         case FrameUnit.FILL:
-            return 1, max(1, fill // layout.layer_bytes)
+            return filled(min(frame_bytes, MAX_PAYLOAD_BYTES), layout)

@@ -111,7 +111,6 @@ class PathEstimator:
         assert self.in_flight_bytes >= 0 and self._num_in_flight >= 0, "ended more than was sent"
 
     def _watch_fill(self, now: float) -> None:
-        """One frame alone does not count: nothing narrower can be sent."""
         held = self.held_bytes
-        if held is None or (self._num_in_flight > 1 and self.in_flight_bytes > held):
+        if held is None or self.in_flight_bytes > held:
             self._filled_s = now

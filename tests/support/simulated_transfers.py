@@ -145,7 +145,7 @@ class Simulation:
     def check(self) -> None:
         """Credit and windows hold; what the transfers have in flight is what the pair counts."""
         window = self.limits.window_bytes or 0
-        frame = self.limits.frame_pages * self.limits.frame_layers * TINY.layer_bytes
+        frame = self.limits.frame.pages * self.limits.frame.layers * TINY.layer_bytes
         queues = [transfer.queue for transfer in self.transfers.values()]
         assert all(queue.in_flight_bytes <= max(window, frame) for queue in queues)
         in_flight = sum(queue.in_flight_bytes for queue in queues)

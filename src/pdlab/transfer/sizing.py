@@ -55,7 +55,7 @@ def pages_by_rate(trial: Trial, bytes_per_s: float) -> int:
 
 def pages_by_model(trial: Trial, line: float, limits: SendLimits, layer_bytes: int) -> int:
     """The same for an arm that sends one frame at a time."""
-    frame_bytes = limits.frame_pages * limits.frame_layers * layer_bytes
+    frame_bytes = limits.frame.pages * limits.frame.layers * layer_bytes
     path = Path(trial.profile.rtt_s, line, FRAME_COST_S)
     fitting = pages_by_rate(trial, sequential_bytes_per_s(path, frame_bytes))
     least = -(-LEAST_FRAMES * frame_bytes // trial.page_bytes)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvtransfer.limits import MAX_PAYLOAD_BYTES, MODES, Starts, limits_for
+from kvtransfer.limits import MAX_PAYLOAD_BYTES, MODES, FrameShape, Starts, limits_for
 from kvtransfer.path import PathEstimator
 from kvtransfer.window import FixedWindow, StopAndWait, window_for
 from page_memory import TINY
@@ -39,24 +39,23 @@ def test_row(mode: str) -> None:
     assert limits.starts is starts
     assert limits.window_bytes == (SETTINGS.window_bytes if is_windowed else None)
     assert limits.num_stripes == num_stripes
-    assert (limits.frame_pages, limits.frame_layers) == small
+    assert limits.frame == FrameShape(*small)
     limits = limits_for(mode, SETTINGS, LLAMA_8B)
-    assert (limits.frame_pages, limits.frame_layers) == large
+    assert limits.frame == FrameShape(*large)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_page_beyond_a_message_is_split_by_layers(mode: str) -> None:
     limits = limits_for(mode, SETTINGS, HUGE)
-    assert limits.frame_pages == 1
     layers = {"sequential_layer": 1, "sequential": 32, "windowed": 32}.get(mode, 4)
-    assert limits.frame_layers == layers
-    assert limits.frame_layers * HUGE.layer_bytes <= MAX_PAYLOAD_BYTES
+    assert limits.frame == FrameShape(1, layers)
+    assert layers * HUGE.layer_bytes <= MAX_PAYLOAD_BYTES
 
 
 def test_coalescing_frames_are_one_to_two_mebibytes() -> None:
     for layout in (SMOLLM2, LLAMA_8B, HUGE):
         limits = limits_for("auto", SETTINGS, layout)
-        frame_bytes = limits.frame_pages * limits.frame_layers * layout.layer_bytes
+        frame_bytes = limits.frame.pages * limits.frame.layers * layout.layer_bytes
         assert 2**20 <= frame_bytes <= 2 * 2**20
 
 
