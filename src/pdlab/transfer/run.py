@@ -30,7 +30,17 @@ Report = Callable[[str, float], None]
 async def run_steps(
     scenario: str, steps: Sequence[Step], report: Report, *, nixl: Program | None = None
 ) -> TransferRecord:
-    """``nixl``: how its ends are started, where an arm is called so."""
+    """``nixl``: how its ends are started, where an arm is called so. Raises what kept a link or its
+    ends from coming up; what goes wrong later stands in the record."""
+    try:
+        return await _run_all(scenario, steps, report, nixl)
+    except BaseExceptionGroup as group:
+        raise root_cause(group) from group
+
+
+async def _run_all(
+    scenario: str, steps: Sequence[Step], report: Report, nixl: Program | None
+) -> TransferRecord:
     host, commit, created = describe_host(), describe_commit(), datetime.now(UTC)
     links: list[LinkRecord] = []
     cells: list[Cell] = []
