@@ -4,7 +4,6 @@ Only the record joins this to what is said of it later. A request that fails is 
 node that ends stops the run, and the record then has no end line.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -79,9 +78,9 @@ def perform(
 
 
 def num_at_once(requests: Sequence[WorkRequest]) -> int:
-    """How many arrive at the same moment, at most."""
-    offsets = Counter(r.arrival_s for r in requests if r.arrival_s is not None)
-    return max(offsets.values(), default=1)
+    """How many a burst has; 1 for requests that come one after the other."""
+    arrivals = {request.arrival_s for request in requests}
+    return len(requests) if len(arrivals) == 1 and arrivals != {None} else 1
 
 
 def send(

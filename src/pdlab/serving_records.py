@@ -61,7 +61,8 @@ def recorded(
 
 def _without_directories(config: dict[str, Any]) -> dict[str, Any]:
     """A record names no path of the machine that it was made on."""
-    workload = config["workload"]
+    workload, model = config["workload"], Path(config["model"])
     if "path" in workload:
-        config["workload"] = {**workload, "path": Path(workload["path"]).name}
-    return config
+        workload = {**workload, "path": Path(workload["path"]).name}
+    is_directory = model.expanduser().is_dir()
+    return {**config, "workload": workload, "model": model.name if is_directory else str(model)}

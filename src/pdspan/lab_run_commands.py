@@ -18,7 +18,7 @@ from pdspan.subcommand import Commands, add_command, whole
 if TYPE_CHECKING:
     from pdlab.bench import Model
     from pdlab.runner import Report
-    from pdlab.scenario import ServingScenario
+    from pdlab.scenario import ServingScenario, TransferScenario
 
 
 def add_to(actions: Commands) -> None:
@@ -68,7 +68,7 @@ def run(arguments: Namespace) -> int:
     scenario = load_scenario(arguments.scenario)
     if isinstance(scenario, ServingScenario):
         return _serve(scenario, arguments)
-    raise ConfigError("transfer")
+    return _transfer(scenario, arguments)
 
 
 def serve(arguments: Namespace) -> int:
@@ -104,6 +104,7 @@ def _serve(scenario: "ServingScenario", arguments: Namespace) -> int:
     from pdlab.outcome import outcome_of
     from pdlab.record_files import read_serving
     from pdlab.runner import run_serving
+    from pdlab.serving_table import serving_table
     from pdspan.progress import open_progress
 
     if arguments.repetitions is not None:
@@ -113,10 +114,23 @@ def _serve(scenario: "ServingScenario", arguments: Namespace) -> int:
         model = _model(arguments.model or scenario.model, progress.report)
         for number, path in enumerate(_record_paths(scenario, arguments.out), start=1):
             run_serving(scenario, model, path, progress.report, number=number)
-            outcome = outcome_of(read_serving(path))
-            print(f"{path}: {outcome}")
+            record = read_serving(path)
+            outcome = outcome_of(record)
+            print(f"{path}: {outcome}\n{serving_table(record)}", flush=True)
             all_well = all_well and outcome.is_good
     return 0 if all_well else 1
+
+
+def _transfer(scenario: "TransferScenario", arguments: Namespace) -> int:
+    from pdspan.lab_transfer_command import run_options
+
+    options = dict(scenario.options)
+    if arguments.repetitions is not None:
+        options["repetitions"] = str(arguments.repetitions)
+    path = arguments.out / f"{scenario.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
+    status = run_options(scenario.name, options, path)
+    print(path)
+    return status
 
 
 def _model(name: str, report: "Report") -> "Model":

@@ -105,6 +105,7 @@ def test_how_many_arrive_at_once() -> None:
     assert num_at_once(requests(None, None)) == 1
     assert num_at_once(requests(0.0, 0.0, 0.0)) == 3
     assert num_at_once(requests(0.0, 0.5)) == 1
+    assert num_at_once(requests(0.0, 0.0, 0.4)) == 1  # not a burst
 
 
 REQUEST = RequestRecord(
