@@ -2,8 +2,8 @@
 
 R is the least that the kernel's TCP saw; a ping took longer, since two event loops are on its way,
 and so does every frame. B is the largest rate that was seen: the pair's, that of this transfer's
-acknowledgements, and that of lone frames, which came back after R + S/B + o. What their time leaves
-unexplained is software.
+acknowledgements, and that of frames before which nothing was in flight: they came back after
+R + S/B + o. What the time of lone frames leaves unexplained is software.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from kvtransfer.send_record import SAME_SIZE, FrameTimes, SendRecord
 
 # Less than this cannot be told from the noise of two schedulers.
 LEAST_LINE_S = 1e-4
+# A write that has to wait for nothing takes at most so many times as long as preparing its bytes.
+WRITE_OF_PREPARE = 3.0
 # A ping that takes so much longer than TCP's least round trip is not slow by software alone.
 MOST_PING_SOFTWARE_S = 5e-3
 # Software that alone explains a rate, which was not seen before, hides how fast the line is.
@@ -38,6 +40,7 @@ class Evidence:
     train_bytes_per_s: float
     send_cost_s: float
     receive_cost_s: float
+    first: FrameTimes
     lone: FrameTimes
 
     @property
@@ -54,24 +57,21 @@ class Evidence:
 
 
 def send_cost_s(record: SendRecord) -> float:
-    """The least write is one that the transport took at once: the others may have waited for it."""
-    return record.prepare.mean_s + (record.write.least_s if record.write.num_frames else 0.0)
+    """The least write is one that the transport took at once, unless each had to wait for it: then
+    what preparing took tells what a write of so many bytes takes here."""
+    prepare_s = record.prepare.mean_s
+    least_write_s = min(record.write.least_s, WRITE_OF_PREPARE * prepare_s + LEAST_LINE_S)
+    return prepare_s + (least_write_s if record.write.num_frames else 0.0)
 
 
 def path_from(seen: Evidence) -> Path:
     """Without any round trip seen, R is 0 and the rates tell all."""
-    rtt_s, lone = seen.rtt_s, seen.lone
-    streamed = seen.page_bytes / max(seen.duration_s - rtt_s, LEAST_LINE_S)
-    rate = max(*seen.pair_bytes_per_s, seen.train_bytes_per_s, streamed, _lone_rate(seen))
-    send_s, receive_s = _costs(seen)
-    if lone.num_frames and lone.frame_bytes > SAME_SIZE * seen.frame_bytes:
-        unexplained_s = lone.mean_s - rtt_s - lone.frame_bytes / rate - send_s - receive_s
-        receive_s += max(0.0, unexplained_s) / 2
-        send_s += max(0.0, unexplained_s) / 2
+    rate = _rate(seen)
+    send_s, receive_s = _costs(seen, rate)
     is_new = seen.pair_bytes_per_s[0] * SURELY_MORE < rate
     if is_new and max(send_s, receive_s) * rate > EXPLAINS * seen.frame_bytes:
         rate *= HIDDEN
-    return Path(rtt_s, rate, send_s + receive_s, receive_s)
+    return Path(seen.rtt_s, rate, send_s + receive_s, receive_s)
 
 
 def with_frames_of(path: Path, frame_bytes: float, other_bytes: float) -> Path:
@@ -82,19 +82,37 @@ def with_frames_of(path: Path, frame_bytes: float, other_bytes: float) -> Path:
     return Path(path.rtt_s, path.link_bytes_per_s, cost_s, share * cost_s)
 
 
-def _costs(seen: Evidence) -> tuple[float, float]:
-    """Of the sender and the receiver. One that says nothing has its usual share."""
+def _costs(seen: Evidence, rate: float) -> tuple[float, float]:
+    """Of the sender and the receiver: what they measured, and half of what neither could. One that
+    says nothing has its usual share."""
     receive_s = seen.receive_cost_s or seen.send_cost_s * RECEIVER_SHARE / (1 - RECEIVER_SHARE)
-    message_s = seen.message_cost_s / 2
-    return seen.send_cost_s + message_s, receive_s + message_s
+    send_s, lone = seen.send_cost_s, seen.lone
+    if lone.num_frames and lone.frame_bytes > SAME_SIZE * seen.frame_bytes:
+        hidden_s = lone.mean_s - seen.rtt_s - lone.frame_bytes / rate - send_s - receive_s
+    else:
+        # Each end handled all frames one after the other within the transfer's time.
+        frame_s = (seen.duration_s - seen.rtt_s) * seen.frame_bytes / seen.page_bytes
+        hidden_s = min(seen.message_cost_s, 2 * (frame_s - max(send_s, receive_s)))
+    hidden_s = max(0.0, hidden_s)
+    return send_s + hidden_s / 2, receive_s + hidden_s / 2
 
 
-def _lone_rate(seen: Evidence) -> float:
-    """Only what is known to be software is taken off."""
-    lone = seen.lone
-    if not lone.num_frames or seen.ping_rtt_s is None:
+def _rate(seen: Evidence) -> float:
+    """A few acknowledgements may come together: they count where the pair was not known before."""
+    before, after = seen.pair_bytes_per_s
+    train = seen.train_bytes_per_s if not before else 0.0
+    streamed = seen.page_bytes / max(seen.duration_s - seen.rtt_s, LEAST_LINE_S)
+    return max(before, after, train, streamed, _first_rate(seen))
+
+
+def _first_rate(seen: Evidence) -> float:
+    """At least this; where the pair has not carried more, what any message costs is taken off."""
+    first = seen.first
+    if not first.num_frames or seen.ping_rtt_s is None:
         return 0.0
-    known_s = seen.send_cost_s + seen.receive_cost_s
-    known_s *= min(1.0, lone.frame_bytes / seen.frame_bytes)
-    line_s = lone.least_s - seen.ping_rtt_s - known_s
-    return lone.frame_bytes / max(line_s, LEAST_LINE_S)
+    size = min(1.0, first.frame_bytes / seen.frame_bytes)
+    known_s = size * (seen.send_cost_s + seen.receive_cost_s)
+    line_s = max(first.least_s - seen.rtt_s - known_s, LEAST_LINE_S)
+    if first.frame_bytes / line_s > seen.pair_bytes_per_s[0]:
+        line_s = max(line_s - seen.message_cost_s, LEAST_LINE_S)
+    return first.frame_bytes / line_s

@@ -40,7 +40,7 @@ def report_of(queue: FrameQueue, mode: str, pair: PairPath, now: float) -> Trans
     path = path_of(queue, pair, duration_s)
     exposed_s = now - queue.record.pages[-1].at_s
     judged = judge(shape_of(queue), path, Measured(duration_s, exposed_s, shares))
-    _trace(queue, judged, now)
+    _trace(queue, pair, path, judged, now)
     return TransferReport(
         mode=mode,
         page_bytes=queue.page_bytes,
@@ -119,13 +119,15 @@ def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:
             train_bytes_per_s=record.trains.bytes_per_s,
             send_cost_s=send_cost_s(record),
             receive_cost_s=record.receive_cost_s,
+            first=record.first,
             lone=record.lone,
         )
     )
 
 
-def _trace(queue: FrameQueue, judged: Judgement, now: float) -> None:
-    queue.record.note(
+def _trace(queue: FrameQueue, pair: PairPath, path: Path, judged: Judgement, now: float) -> None:
+    record = queue.record
+    record.note(
         "verdict",
         now,
         verdict=judged.verdict,
@@ -133,4 +135,15 @@ def _trace(queue: FrameQueue, judged: Judgement, now: float) -> None:
         modelled_s=judged.modelled_s,
         auto_s=judged.auto_s,
         gains_s=dict(judged.gains_s),
+        rtt_s=path.rtt_s,
+        rate_bytes_per_s=path.link_bytes_per_s,
+        frame_cost_s=path.frame_cost_s,
+        ping_rtt_s=pair.rtt_s,
+        pair_bytes_per_s=pair.rate_bytes_per_s,
+        prepare_s=record.prepare.mean_s,
+        least_write_s=record.write.least_s,
+        first_ack_s=record.first.least_s,
+        train_bytes_per_s=record.trains.bytes_per_s,
+        rate_before_bytes_per_s=record.rate_before_bytes_per_s,
+        receive_s=record.receive_cost_s,
     )

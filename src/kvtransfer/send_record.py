@@ -103,8 +103,9 @@ class PagesReady:
 
 
 class SendRecord:
-    """``prepare`` and ``write`` are wall times of a frame at the sender; ``lone`` is from start to
-    acknowledgement, of frames that left while nothing else was in flight. ``rate_before_...``: what
+    """``prepare`` and ``write`` are wall times of a frame at the sender; ``first`` is from start to
+    acknowledgement, of frames that left while nothing was in flight, and ``lone`` the same of those
+    that nothing followed before it came. ``rate_before_...``: what
     the pair knew of its rate when the transfer came to it, 0.0 for nothing."""
 
     def __init__(self, transfer_id: TransferId, rate_before_bytes_per_s: float | None) -> None:
@@ -113,9 +114,11 @@ class SendRecord:
         self.handed_off_s: float | None = None
         self.prepare = FrameTimes()
         self.write = FrameTimes()
+        self.first = FrameTimes()
         self.lone = FrameTimes()
         self.trains = AckTrains()
         self.window = MeanWindow()
+        self._first_frame: OutgoingFrame | None = None
         self._lone_frame: OutgoingFrame | None = None
         self._receiver: dict[int, Reply] = {}  # the last reply of each stripe
         self._trace = trace_of(transfer_id)
@@ -131,8 +134,10 @@ class SendRecord:
 
     def sent(self, stripe: int, frame: OutgoingFrame, in_flight_bytes: int, now: float) -> None:
         """``in_flight_bytes``: with this frame."""
-        if in_flight_bytes == frame.nbytes:
-            self._lone_frame = frame
+        is_first = in_flight_bytes == frame.nbytes
+        self._lone_frame = frame if is_first else None
+        if is_first:
+            self._first_frame = frame
             self.trains.begin()
         if self._trace is not None:
             run = frame.run
@@ -161,6 +166,8 @@ class SendRecord:
         """``in_flight_bytes``: without this frame."""
         ack_s = now - frame.sent_s
         self.trains.acknowledged(frame.nbytes, now)
+        if frame is self._first_frame:
+            self.first.add(frame.nbytes, ack_s)
         if frame is self._lone_frame:
             self.lone.add(frame.nbytes, ack_s)
         if self._trace is not None:

@@ -54,6 +54,6 @@ def tracing(path: str | None) -> Iterator[None]:
     try:
         yield
     finally:
-        log.setLevel(_OFF)
         log.removeHandler(handler)
+        log.setLevel(logging.INFO if log.handlers else _OFF)
         handler.close()
