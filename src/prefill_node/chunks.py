@@ -11,6 +11,7 @@ from statistics import median
 from typing import Protocol
 
 MIN_SHARE = 8  # no part is smaller than this share of a full step: small steps waste compute
+FIRST_GUESS = 1 / 16  # of a full step, for what a step costs beside its tokens: low, so it is tried
 NUM_SAMPLES = 15
 CLEARLY_SMALLER = 0.75
 
@@ -66,8 +67,7 @@ class StepTimes:
     """Learns ``StepTime`` from steps that computed one prompt alone.
 
     Two chunks of one prompt, one after the other, may differ in size but hardly in context: the
-    line through both gives the fixed part. Before there were such, it is taken for an eighth of a
-    full step.
+    line through both gives the fixed part. Before there were such, it is guessed.
     """
 
     def __init__(self, step_tokens: int) -> None:
@@ -89,7 +89,8 @@ class StepTimes:
         if self._fixed_s:
             step_s = median(self._fixed_s)
         else:
-            step_s = min(seconds, seconds / num_tokens * self._step_tokens / MIN_SHARE)
+            full_s = seconds / num_tokens * self._step_tokens
+            step_s = min(seconds, FIRST_GUESS * full_s)
         return StepTime(step_s, max(0.0, seconds - step_s) / num_tokens)
 
     def _compare(self, larger: int, larger_s: float, smaller: int, smaller_s: float) -> None:

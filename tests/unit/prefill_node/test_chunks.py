@@ -125,7 +125,7 @@ def test_until_two_sizes_were_seen_the_fixed_part_is_a_share_of_a_full_step() ->
     time = times.estimate()
     assert time is not None
     full_s = 0.02 + 512 * 0.0006
-    assert time.step_s == pytest.approx(full_s / 8)
+    assert time.step_s == pytest.approx(full_s / 16)
     assert time.step_s + 512 * time.token_s == pytest.approx(full_s)
 
 
@@ -158,4 +158,4 @@ def test_chunks_of_different_prompts_or_of_like_size_are_not_compared() -> None:
     times.on_step(64, 5.0, same_prompt=False)
     times.on_step(60, 0.1, same_prompt=True)
     time = times.estimate()
-    assert time is not None and time.step_s == pytest.approx(0.1)
+    assert time is not None and time.step_s == pytest.approx(0.1 / 60 * 512 / 16)
