@@ -150,10 +150,18 @@ def load_scenario(path: Path) -> Scenario:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     level = table.pop("level", "serving")
     if level == "transfer":
-        return read_table(TransferScenario, table, str(path))
+        return _transfer_scenario(table, str(path))
     if level != "serving":
         raise ConfigError(f"{path}: level is {level!r}; one of serving, transfer")
     return serving_scenario(table, str(path), path.parent)
+
+
+def _transfer_scenario(table: Mapping[str, Any], where: str) -> TransferScenario:
+    scenario = read_table(TransferScenario, table, where)
+    for key, value in scenario.options.items():
+        if not isinstance(value, str):
+            raise ConfigError(f'{where}: options: {key} is {value!r}; as text: {key} = "{value}"')
+    return scenario
 
 
 def serving_scenario(

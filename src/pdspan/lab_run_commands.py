@@ -127,7 +127,7 @@ def _transfer(scenario: "TransferScenario", arguments: Namespace) -> int:
     options = dict(scenario.options)
     if arguments.repetitions is not None:
         options["repetitions"] = str(arguments.repetitions)
-    path = arguments.out / f"{scenario.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
+    path = arguments.out / f"{_stem(scenario.name)}.json"
     status = run_options(scenario.name, options, path)
     print(path)
     return status
@@ -143,10 +143,15 @@ def _model(name: str, report: "Report") -> "Model":
 
 
 def _record_paths(scenario: "ServingScenario", directory: Path) -> list[Path]:
-    stem = f"{scenario.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    stem = _stem(scenario.name)
     if scenario.runs == 1:
         return [directory / f"{stem}.jsonl"]
     return [directory / f"{stem}-{number:02}.jsonl" for number in range(1, scenario.runs + 1)]
+
+
+def _stem(name: str) -> str:
+    """A name that no earlier record has."""
+    return f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -117,6 +117,28 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_scenario(tmp_path / "none.toml")
 
 
+TRANSFER = """
+level = "transfer"
+name = "rtts"
+about = "For a test."
+
+[options]
+rtt = "0,50ms"
+arms = "sequential,auto"
+"""
+
+
+def test_a_transfer_scenario_is_read(tmp_path: Path) -> None:
+    scenario = load(tmp_path, TRANSFER)
+    assert isinstance(scenario, TransferScenario)
+    assert scenario.options == {"rtt": "0,50ms", "arms": "sequential,auto"}
+
+
+def test_options_of_a_transfer_are_text(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'options: rtt is 5; as text: rtt = "5"'):
+        load(tmp_path, TRANSFER, ('"0,50ms"', "5"))
+
+
 @pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.toml")), ids=lambda path: path.stem)
 def test_shipped_scenarios_are_right(path: Path) -> None:
     scenario = load_scenario(path)
