@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ARMS = "sequential,bulk,windowed,coalesced,pipelined,auto,raw_tcp"
 ANY = "any"
 LOOPBACK = "loopback"
+REPETITIONS = 5
 SUITES = ("bars", "grid")
 
 
@@ -73,9 +74,8 @@ def _add_grid(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repetitions",
         type=whole(1),
-        default=5,
         metavar="N",
-        help="of each arm, interleaved (default: 5)",
+        help=f"of each arm, interleaved (default: {REPETITIONS}, or as the suite has it)",
     )
     parser.add_argument(
         "--limit",
@@ -128,7 +128,7 @@ def run_options(scenario: str, options: Mapping[str, str], record: Path) -> int:
 
 def run(arguments: Namespace) -> int:
     if arguments.suite is not None:
-        return _run_suite(arguments.suite, arguments.out)
+        return _run_suite(arguments.suite, arguments.out, arguments.repetitions)
     return _run_grid("pdspan " + shlex.join(sys.argv[1:]), arguments)
 
 
@@ -142,12 +142,14 @@ def _run_grid(scenario: str, arguments: Namespace) -> int:
     return status
 
 
-def _run_suite(name: str, directory: Path) -> int:
+def _run_suite(name: str, directory: Path, repetitions: int | None) -> int:
     from pdlab.record_files import write_transfer
     from pdlab.transfer import results_page
     from pdlab.transfer.suites import SUITES as STEPS
+    from pdlab.transfer.suites import repeated
 
-    record = _measured(f"pdspan lab transfer --suite {name}", STEPS[name]())
+    steps = [step if repetitions is None else repeated(step, repetitions) for step in STEPS[name]()]
+    record = _measured(f"pdspan lab transfer --suite {name}", steps)
     files = {"bars": results_page.BARS_RECORD, "grid": results_page.GRID_RECORD}
     write_transfer(directory / files[name], record)
     status = _shown(record)
@@ -223,7 +225,7 @@ def _template(arguments: Namespace, page_bytes: int, payload_bytes: int) -> "Tri
         payload_bytes,
         arms,
         tcp=TcpSettings(buffers=arguments.buffers, congestion=arguments.congestion),
-        repetitions=arguments.repetitions,
+        repetitions=arguments.repetitions or REPETITIONS,
         limit_s=parse_seconds(arguments.limit),
         overrides=tuple(arguments.overrides),
     )

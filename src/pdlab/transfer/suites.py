@@ -11,7 +11,6 @@ from dataclasses import replace
 from pdlab.link import LinkProfile, TcpSettings
 from pdlab.quantities import parse_bits_per_s, parse_bytes, parse_list, parse_seconds
 from pdlab.transfer.arms import NIXL, expanded
-from pdlab.transfer.bench import Step
 from pdlab.transfer.blocks import Blocks
 from pdlab.transfer.cases import CUT, RATE_DROP, RTT_RISE, Behind, Change, Midway, NewPair
 from pdlab.transfer.trial import Trial, grid
@@ -30,7 +29,10 @@ _AGAINST_RAW = expanded(("auto", "raw_tcp"))
 _ONE_AT_A_TIME = ("sequential", "sequential_layer")
 
 
-def bars() -> list[Step]:
+AnyStep = Blocks | NewPair | Behind | Midway
+
+
+def bars() -> list[AnyStep]:
     return [
         *_at_1_gbit(),
         *_at_5_gbit(),
@@ -41,7 +43,7 @@ def bars() -> list[Step]:
     ]
 
 
-def whole_grid() -> list[Step]:
+def whole_grid() -> list[AnyStep]:
     """With every rate also none, which is what a cell's bandwidth is removed by."""
     rates: list[float | None] = [*parse_list("1gbit,5gbit", parse_bits_per_s), None]
     profiles = [
@@ -57,7 +59,12 @@ def whole_grid() -> list[Step]:
     return [Blocks(trial) for trial in grid(profiles, pages, payloads, template)]
 
 
-SUITES: Mapping[str, Callable[[], Sequence[Step]]] = {"bars": bars, "grid": whole_grid}
+SUITES: Mapping[str, Callable[[], Sequence[AnyStep]]] = {"bars": bars, "grid": whole_grid}
+
+
+def repeated(step: AnyStep, repetitions: int) -> AnyStep:
+    """The same step, with so many repetitions."""
+    return replace(step, trial=replace(step.trial, repetitions=repetitions))
 
 
 def _trial(
@@ -75,7 +82,7 @@ def _trial(
     return Trial(profile, page_bytes, payload_bytes, arms, repetitions=repetitions, limit_s=limit_s)
 
 
-def _at_1_gbit() -> list[Step]:
+def _at_1_gbit() -> list[AnyStep]:
     large, small = 256 * MIB, 32 * MIB
     with_nixl = (*_AGAINST_RAW, NIXL)
     trials = [
@@ -91,7 +98,7 @@ def _at_1_gbit() -> list[Step]:
         _trial(50, 360 * KIB, small),
         _one_at_a_time(50, 360 * KIB),
     ]
-    cases: list[Step] = [
+    cases: list[AnyStep] = [
         NewPair(_trial(50, 360 * KIB, 64 * MIB, ("auto",))),
         Behind(_trial(50, 64 * KIB, 257 * MIB, ("auto",)), MIB),
     ]
@@ -108,12 +115,12 @@ def _one_at_a_time(rtt_ms: float, page_bytes: int) -> Trial:
     return _trial(rtt_ms, page_bytes, 32 * MIB, _ONE_AT_A_TIME, limit_s=SEQUENTIAL_LIMIT_S)
 
 
-def _at_5_gbit() -> list[Step]:
+def _at_5_gbit() -> list[AnyStep]:
     places = ((0, 360 * KIB), (10, 64 * KIB), (50, 2 * MIB), (100, 360 * KIB))
     return [Blocks(_trial(rtt, page, 256 * MIB, rate_bps=5 * GBIT)) for rtt, page in places]
 
 
-def _in_mid_transfer() -> list[Step]:
+def _in_mid_transfer() -> list[AnyStep]:
     trial = _trial(50, 64 * KIB, 160 * MIB, ("auto",), repetitions=1)
     changes = (
         Change(RATE_DROP, LinkProfile(0.05, GBIT / 10)),
@@ -123,13 +130,13 @@ def _in_mid_transfer() -> list[Step]:
     return [Midway(replace(trial, limit_s=STOCK_LIMIT_S), change) for change in changes]
 
 
-def _with_loss() -> list[Step]:
+def _with_loss() -> list[AnyStep]:
     bbr = _trial(50, 64 * KIB, 128 * MIB, loss=0.001)
     cubic = _trial(50, 64 * KIB, 128 * MIB, ("auto", "raw_tcp_1"), loss=0.0001)
     return [Blocks(replace(bbr, tcp=BBR)), Blocks(replace(cubic, tcp=CUBIC))]
 
 
-def _with_stock_buffers() -> list[Step]:
+def _with_stock_buffers() -> list[AnyStep]:
     trials = [
         _trial(100, 64 * KIB, 256 * MIB, ("auto", "raw_tcp_1", NIXL), limit_s=STOCK_LIMIT_S),
         _trial(100, 2 * MIB, 256 * MIB, ("auto", NIXL), limit_s=STOCK_LIMIT_S),
@@ -137,6 +144,6 @@ def _with_stock_buffers() -> list[Step]:
     return [Blocks(replace(trial, tcp=STOCK)) for trial in trials]
 
 
-def _on_loopback() -> Step:
+def _on_loopback() -> AnyStep:
     trial = _trial(0, 64 * KIB, 256 * MIB, ("auto", "raw_grpc"), rate_bps=None)
     return Blocks(replace(trial, kind="loopback"))
