@@ -67,7 +67,7 @@ class RateRounds:
             return 0
         return max(0, min(self.window_bytes - self.in_flight_bytes, self._left_bytes))
 
-    def sent(self, nbytes: int) -> None:
+    def sent(self, nbytes: int, *, now: float) -> None:
         self.sent_bytes += nbytes
 
     def acked(self, nbytes: int, *, now: float) -> None:

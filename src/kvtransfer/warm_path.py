@@ -26,12 +26,13 @@ from kvtransfer.path import PathEstimator
 from kvtransfer.rate_rounds import RateRounds
 from kvtransfer.stream_errors import what_ended
 from kvtransfer.warm_rounds import MIN_MESSAGE_BYTES, WarmRounds
-from pdcore.errors import PeerUnavailable, ProtocolViolation, root_cause
+from pdcore.errors import PdspanError, PeerUnavailable, ProtocolViolation, root_cause
 
 WARM = "/pdwire.v1.KvTransfer/Warm"
 # A message holds the largest of these that leaves several of them in the window.
 MESSAGE_BYTES = (256 * 2**10, 64 * 2**10, MIN_MESSAGE_BYTES)
 MESSAGES_IN_WINDOW = 8
+ANSWER_S = 2.0
 
 WarmCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
@@ -93,7 +94,21 @@ class WarmUp:
                     num_started = len(self._streams)
                     await change.wait()
         except BaseExceptionGroup as group:
-            raise root_cause(group) from group
+            raise await self._named(root_cause(group)) from group
+
+    async def _named(self, error: PdspanError) -> PdspanError:
+        """A write that fails first hides the name that its stream was refused with; a new stream
+        is told."""
+        if isinstance(error, PeerUnavailable):
+            try:
+                async with asyncio.timeout(ANSWER_S), self._streams[0].another() as again:
+                    await again.write(MESSAGE_BYTES[0])
+                    await again.read()
+            except PdspanError as named:
+                return named
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+                pass
+        return error
 
     async def _fill(self, tasks: asyncio.TaskGroup, stream: "_WarmStream") -> None:
         async with stream:
@@ -109,7 +124,7 @@ class WarmUp:
             if nbytes is None:
                 await change.wait()
                 continue
-            self._rounds.sent(nbytes)
+            self._rounds.sent(nbytes, now=monotonic())
             await stream.write(nbytes)
         await stream.done_writing()
 
@@ -151,10 +166,16 @@ class _WarmStream:
     async def __aexit__(self, *_: object) -> None:
         self._call.cancel()
         self._path.withdrawn(self.in_flight_bytes, len(self._unacked))
+        self.in_flight_bytes = 0
         self._unacked.clear()
 
+    def another(self) -> "_WarmStream":
+        """On the same connection."""
+        return _WarmStream(self._channel, self._path)
+
     async def write(self, nbytes: int) -> None:
-        self._unacked.append((self._path.sent(nbytes, now=monotonic()), nbytes))
+        mark = self._path.sent(nbytes, is_limited=True, now=monotonic())
+        self._unacked.append((mark, nbytes))
         self.in_flight_bytes += nbytes
         await self._call.write(_message(nbytes))
 

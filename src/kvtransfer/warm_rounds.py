@@ -1,14 +1,17 @@
 """How a path is warmed: how many bytes may be in flight now, and when it is warm. No I/O, no clock.
 
-The way of BBR's start-up: a round lasts until something that was sent after its beginning is
-acknowledged, so never less than a round trip. The window is ``GAIN`` times what the best round
-would deliver in one round trip, so it doubles while the rate does; warm means that three rounds in
-a row brought less than ``GROWTH`` times the best rate before them. Never sends more than
-``max_bytes``.
+The way of BBR's start-up: each message shows a rate, what was acknowledged from its sending to its
+own acknowledgement; the window is a gain times what the best rate delivers in one round trip, so it
+doubles each round trip while the rate does. A round lasts until something that was sent after its
+beginning is acknowledged; warm means that in three rounds in a row the best rate grew by less than
+``GROWTH``. Never sends more than ``max_bytes``.
 """
 
+from collections import deque
+
 MIN_MESSAGE_BYTES = 16 * 2**10
-FIRST_WINDOW_BYTES = 64 * 2**10
+FIRST_WINDOW_BYTES = 256 * 2**10
+START_GAIN = 2.5  # while the rate grows
 GAIN = 2.0
 GROWTH = 1.25
 FLAT_ROUNDS = 3
@@ -20,13 +23,14 @@ class WarmRounds:
     def __init__(self, rtt_s: float, max_bytes: int, *, now: float) -> None:
         self.sent_bytes = 0
         self.acked_bytes = 0
-        self.rate_bytes_per_s = 0.0  # of the best round
+        self.rate_bytes_per_s = 0.0  # the best
         self._rtt_s = rtt_s
         self._max_bytes = max_bytes
+        # Of each message in flight: bytes sent with it, and when it left: bytes acknowledged, time.
+        self._marks: deque[tuple[int, int, float]] = deque()
         self._num_flat = 0
-        self._round_start_s = now
-        self._round_start_bytes = 0  # acknowledged when the round began
         self._round_end_bytes = 0  # sent when it began; an acknowledgement beyond them ends it
+        self._grown_rate = 0.0  # the last one that counted as growth
 
     @property
     def in_flight_bytes(self) -> int:
@@ -34,7 +38,8 @@ class WarmRounds:
 
     @property
     def window_bytes(self) -> int:
-        return max(FIRST_WINDOW_BYTES, int(GAIN * self.rate_bytes_per_s * self._rtt_s))
+        gain = GAIN if self._num_flat else START_GAIN
+        return max(FIRST_WINDOW_BYTES, int(gain * self.rate_bytes_per_s * self._rtt_s))
 
     @property
     def is_warm(self) -> bool:
@@ -52,23 +57,27 @@ class WarmRounds:
         room = self.window_bytes - self.in_flight_bytes
         return max(0, min(room, self._left_bytes))
 
-    def sent(self, nbytes: int) -> None:
+    def sent(self, nbytes: int, *, now: float) -> None:
         self.sent_bytes += nbytes
+        self._marks.append((self.sent_bytes, self.acked_bytes, now))
 
     def acked(self, nbytes: int, *, now: float) -> None:
         self.acked_bytes += nbytes
+        while self._marks and self._marks[0][0] <= self.acked_bytes:
+            _, acked_before, sent_s = self._marks.popleft()
+            rate = (self.acked_bytes - acked_before) / max(now - sent_s, self._rtt_s)
+            self.rate_bytes_per_s = max(self.rate_bytes_per_s, rate)
         if self.acked_bytes > self._round_end_bytes:
-            self._end_round(now)
+            self._end_round()
 
     @property
     def _left_bytes(self) -> int:
         return self._max_bytes - self.sent_bytes
 
-    def _end_round(self, now: float) -> None:
-        duration_s = max(now - self._round_start_s, 1e-6)
-        rate = (self.acked_bytes - self._round_start_bytes) / duration_s
-        self._num_flat = 0 if rate >= GROWTH * self.rate_bytes_per_s else self._num_flat + 1
-        self.rate_bytes_per_s = max(rate, self.rate_bytes_per_s)
-        self._round_start_s = now
-        self._round_start_bytes = self.acked_bytes
+    def _end_round(self) -> None:
         self._round_end_bytes = self.sent_bytes
+        if self.rate_bytes_per_s >= GROWTH * self._grown_rate:
+            self._grown_rate = self.rate_bytes_per_s
+            self._num_flat = 0
+        else:
+            self._num_flat += 1

@@ -17,7 +17,7 @@ def measure(rate: float, rtt_s: float, max_bytes: int, burst: int = 1) -> tuple[
     in_flight: deque[float] = deque()  # when each message is acknowledged
     while not rounds.is_over or in_flight:
         while rounds.room_bytes() >= MESSAGE:
-            rounds.sent(MESSAGE)
+            rounds.sent(MESSAGE, now=now)
             line_free_s = max(line_free_s, now) + MESSAGE / rate
             in_flight.append(line_free_s + rtt_s)
         acked = [in_flight.popleft() for _ in range(min(burst, len(in_flight)))]
@@ -67,7 +67,7 @@ def test_bytes_that_fill_no_round_still_tell_a_rate() -> None:
 
 def test_a_round_of_less_than_the_best_is_steady_a_better_one_is_not() -> None:
     rounds = RateRounds(0.05, 1024 * MIB, now=0.0)
-    rounds.sent(1024 * MIB - 2**20)
+    rounds.sent(1024 * MIB - 2**20, now=0.0)
     for second, nbytes in enumerate((10, 9, 10, 20, 19, 20, 21), start=1):
         assert not rounds.is_warm
         rounds.acked(nbytes * MIB, now=float(second))
