@@ -59,7 +59,8 @@ class Pair:
         self.layout = layout
         self.credit = Credit()
         self.path = PathEstimator()
-        self.stripes = StripePolicy(self.path, send_buffer_bytes=max_send_buffer_bytes())
+        self.send_buffer_bytes = max_send_buffer_bytes()  # the most of one connection
+        self.stripes = StripePolicy(self.path, send_buffer_bytes=self.send_buffer_bytes)
         self.peer: Identity | None = None  # the node that answered last, fitting or not
         self.standing: Standing | None = None
         self.tcp_rtt_s: float | None = None  # the least that the kernel saw of late

@@ -17,9 +17,13 @@ LEAST_LINE_S = 1e-4
 WRITE_OF_PREPARE = 3.0
 # A ping that takes so much longer than TCP's least round trip is not slow by software alone.
 MOST_PING_SOFTWARE_S = 5e-3
-# Software that alone explains a rate, which was not seen before, hides how fast the line is.
+# A frame that finds TCP idle takes at most so many round trips more: pacing, or slow start.
+MOST_RESTART = 4.0
+# Software that alone explains a rate, which was not seen before, or buffers that do, hide how fast
+# the line is.
 SURELY_MORE = 1.1
 EXPLAINS = 0.95
+FULL = 0.9
 HIDDEN = 2.0
 # Of copies and checksums at both ends, where frames of another size were measured (docs/results).
 COST_S_PER_BYTE = 2.4e-9
@@ -29,7 +33,8 @@ RECEIVER_SHARE = 0.6
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """None, 0.0: not known. ``pair_bytes_per_s``: the pair's rate before and after this transfer;
-    ``train_bytes_per_s``: that of its acknowledgements. Costs are of one frame."""
+    ``train_bytes_per_s``: that of its acknowledgements. ``tcp_window_bytes``: what the kernel's
+    buffers let its connections have in flight. Costs are of one frame."""
 
     page_bytes: int
     duration_s: float
@@ -38,6 +43,7 @@ class Evidence:
     tcp_rtt_s: float | None
     pair_bytes_per_s: tuple[float, float]
     train_bytes_per_s: float
+    tcp_window_bytes: float
     send_cost_s: float
     receive_cost_s: float
     first: FrameTimes
@@ -64,14 +70,22 @@ def send_cost_s(record: SendRecord) -> float:
     return prepare_s + (least_write_s if record.write.num_frames else 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """Of one frame, beside R and S/B."""
+
+    send_s: float
+    receive_s: float
+    restart_s: float
+
+
 def path_from(seen: Evidence) -> Path:
     """Without any round trip seen, R is 0 and the rates tell all."""
     rate = _rate(seen)
-    send_s, receive_s = _costs(seen, rate)
-    is_new = seen.pair_bytes_per_s[0] * SURELY_MORE < rate
-    if is_new and max(send_s, receive_s) * rate > EXPLAINS * seen.frame_bytes:
+    costs = _costs(seen, rate)
+    if _is_hidden(seen, costs, rate):
         rate *= HIDDEN
-    return Path(seen.rtt_s, rate, send_s + receive_s, receive_s)
+    return Path(seen.rtt_s, rate, costs.send_s + costs.receive_s, costs.receive_s, costs.restart_s)
 
 
 def with_frames_of(path: Path, frame_bytes: float, other_bytes: float) -> Path:
@@ -82,19 +96,24 @@ def with_frames_of(path: Path, frame_bytes: float, other_bytes: float) -> Path:
     return Path(path.rtt_s, path.link_bytes_per_s, cost_s, share * cost_s)
 
 
-def _costs(seen: Evidence, rate: float) -> tuple[float, float]:
-    """Of the sender and the receiver: what they measured, and half of what neither could. One that
-    says nothing has its usual share."""
-    receive_s = seen.receive_cost_s or seen.send_cost_s * RECEIVER_SHARE / (1 - RECEIVER_SHARE)
-    send_s, lone = seen.send_cost_s, seen.lone
-    if lone.num_frames and lone.frame_bytes > SAME_SIZE * seen.frame_bytes:
-        hidden_s = lone.mean_s - seen.rtt_s - lone.frame_bytes / rate - send_s - receive_s
+def _costs(seen: Evidence, rate: float) -> _Costs:
+    """Each end's is what it measured, and half of what neither could: that of any message.
+
+    More than that again is TCP's, where there is a round trip for it to be slow by.
+    """
+    send_s, restart_s = seen.send_cost_s, 0.0
+    receive_s = seen.receive_cost_s or send_s * RECEIVER_SHARE / (1 - RECEIVER_SHARE)
+    if seen.lone.num_frames and seen.lone.frame_bytes > SAME_SIZE * seen.frame_bytes:
+        line_s = seen.lone.frame_bytes / rate
+        unknown_s = max(0.0, seen.lone.mean_s - seen.rtt_s - line_s - send_s - receive_s)
+        most_s = seen.message_cost_s + send_s + receive_s
+        restart_s = min(max(0.0, unknown_s - most_s), MOST_RESTART * seen.rtt_s)
+        hidden_s = unknown_s - restart_s
     else:
         # Each end handled all frames one after the other within the transfer's time.
         frame_s = (seen.duration_s - seen.rtt_s) * seen.frame_bytes / seen.page_bytes
-        hidden_s = min(seen.message_cost_s, 2 * (frame_s - max(send_s, receive_s)))
-    hidden_s = max(0.0, hidden_s)
-    return send_s + hidden_s / 2, receive_s + hidden_s / 2
+        hidden_s = max(0.0, min(seen.message_cost_s, 2 * (frame_s - max(send_s, receive_s))))
+    return _Costs(send_s + hidden_s / 2, receive_s + hidden_s / 2, restart_s)
 
 
 def _rate(seen: Evidence) -> float:
@@ -102,7 +121,15 @@ def _rate(seen: Evidence) -> float:
     before, after = seen.pair_bytes_per_s
     train = seen.train_bytes_per_s if not before else 0.0
     streamed = seen.page_bytes / max(seen.duration_s - seen.rtt_s, LEAST_LINE_S)
-    return max(before, after, train, streamed, _first_rate(seen))
+    return max(after, train, streamed, _first_rate(seen))
+
+
+def _is_hidden(seen: Evidence, costs: _Costs, rate: float) -> bool:
+    """Whether something else explains the rate, so that the line may be faster."""
+    is_new = seen.pair_bytes_per_s[0] * SURELY_MORE < rate
+    by_software = max(costs.send_s, costs.receive_s) * rate > EXPLAINS * seen.frame_bytes
+    by_buffers = rate * seen.rtt_s > FULL * seen.tcp_window_bytes
+    return by_buffers or (is_new and by_software)
 
 
 def _first_rate(seen: Evidence) -> float:

@@ -17,16 +17,19 @@ MAX_MODELLED_FRAMES = 128  # more are modelled in groups: an error below one par
 @dataclass(frozen=True, slots=True)
 class Path:
     """R, B and o. ``receive_cost_s`` is the receiver's part of ``frame_cost_s``: it overlaps the
-    sender's when frames follow each other."""
+    sender's when frames follow each other. ``restart_s`` is what TCP adds to the round trip of a
+    frame that finds it idle: it paces such a frame, or takes several round trips for it."""
 
     rtt_s: float
     link_bytes_per_s: float
     frame_cost_s: float = 0.0
     receive_cost_s: float = 0.0
+    restart_s: float = 0.0
 
     def frame_round_trip_s(self, frame_bytes: float) -> float:
         """R + S/B + o: from a frame's start to its acknowledgement."""
-        return self.rtt_s + frame_bytes / self.link_bytes_per_s + self.frame_cost_s
+        line_s = frame_bytes / self.link_bytes_per_s
+        return self.rtt_s + self.restart_s + line_s + self.frame_cost_s
 
     def frame_interval_s(self, frame_bytes: float) -> float:
         """Between frames that wait for nothing: the slowest of sender, line and receiver."""

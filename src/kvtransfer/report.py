@@ -5,12 +5,14 @@ transfer that took much longer than ``auto`` would have is logged as a warning.
 """
 
 import logging
+import math
 from dataclasses import dataclass
 
 from kvtransfer.accounting import SendState
 from kvtransfer.frame_queue import FrameQueue
 from kvtransfer.path_evidence import Evidence, path_from, send_cost_s
 from kvtransfer.path_model import Path, Shape, Step
+from kvtransfer.stripe_policy import USABLE
 from kvtransfer.verdict import Judgement, Measured, judge
 from pdcore.generation import TransferId
 from pdwire.v1.generation_pb2 import TransferReport
@@ -24,12 +26,14 @@ SLOW_FACTOR = 2.0  # and by slow_s
 class PairPath:
     """What the pair knows of its path when a transfer ends. None: nothing yet.
 
-    ``rtt_s`` is of a ping, two event loops included; ``tcp_rtt_s`` the least that the kernel saw.
+    ``rtt_s`` is of a ping, two event loops included; ``tcp_rtt_s`` the least that the kernel saw;
+    ``send_buffer_bytes`` the most that it gives one connection.
     """
 
     rtt_s: float | None
     rate_bytes_per_s: float | None
     tcp_rtt_s: float | None = None
+    send_buffer_bytes: int | None = None
     warmup_bytes: int = 0
 
 
@@ -39,7 +43,9 @@ def report_of(queue: FrameQueue, mode: str, pair: PairPath, now: float) -> Trans
     duration_s = sum(shares.values())
     path = path_of(queue, pair, duration_s)
     exposed_s = now - queue.record.pages[-1].at_s
-    judged = judge(shape_of(queue), path, Measured(duration_s, exposed_s, shares))
+    tcp_window_bytes = _tcp_window_bytes(queue, pair)
+    measured = Measured(duration_s, exposed_s, shares, tcp_window_bytes)
+    judged = judge(shape_of(queue, tcp_window_bytes), path, measured)
     _trace(queue, pair, path, judged, now)
     return TransferReport(
         mode=mode,
@@ -85,9 +91,9 @@ def log_report(
     )
 
 
-def shape_of(queue: FrameQueue) -> Shape:
+def shape_of(queue: FrameQueue, tcp_window_bytes: float = math.inf) -> Shape:
     """Times count from when the mode let the first page leave. Pages that were ready before it are
-    ready at once."""
+    ready at once. TCP's buffers bound a window as the mode does."""
     pages, started_s = queue.record.pages, queue.accounting.started_s
     assert started_s is not None, "a transfer that sent pages has started"
     page_bytes = queue.page_bytes // pages[-1].num_pages
@@ -101,9 +107,15 @@ def shape_of(queue: FrameQueue) -> Shape:
     return Shape(
         steps=tuple(Step(at_s, nbytes) for at_s, nbytes in steps.items()),
         frame_bytes=max(1, round(queue.wire_bytes / queue.num_frames)),
-        window_bytes=int(queue.record.window),
+        window_bytes=int(min(int(queue.record.window), tcp_window_bytes)),
         handoff_s=max(0.0, handed_off_s - started_s) if handed_off_s is not None else 0.0,
     )
+
+
+def _tcp_window_bytes(queue: FrameQueue, pair: PairPath) -> float:
+    if pair.send_buffer_bytes is None:
+        return math.inf
+    return int(USABLE * pair.send_buffer_bytes) * queue.num_stripes
 
 
 def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:
@@ -116,6 +128,7 @@ def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:
             ping_rtt_s=pair.rtt_s,
             tcp_rtt_s=pair.tcp_rtt_s,
             pair_bytes_per_s=(record.rate_before_bytes_per_s, pair.rate_bytes_per_s or 0.0),
+            tcp_window_bytes=_tcp_window_bytes(queue, pair),
             train_bytes_per_s=record.trains.bytes_per_s,
             send_cost_s=send_cost_s(record),
             receive_cost_s=record.receive_cost_s,

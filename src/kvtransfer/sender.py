@@ -218,6 +218,7 @@ class KvSender:
             rtt_s=path.rtt_s,
             tcp_rtt_s=pair.tcp_rtt_s,
             rate_bytes_per_s=path.rate_bytes_per_s,
+            send_buffer_bytes=pair.send_buffer_bytes,
             warmup_bytes=pair.take_warmup_bytes(),
         )
         report = report_of(self._queue, self._limits.mode, seen, monotonic())

@@ -18,8 +18,7 @@ from pdcore.errors import ConfigError
 
 log = logging.getLogger("kvtransfer.trace")
 log.propagate = False
-_OFF = logging.CRITICAL + 1
-log.setLevel(_OFF)
+log.setLevel(logging.CRITICAL + 1)
 
 
 class Trace:
@@ -49,11 +48,12 @@ def tracing(path: str | None) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"transfer.trace: cannot write {path}: {error.strerror}") from None
     handler.setFormatter(logging.Formatter("%(message)s"))
+    before = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
         yield
     finally:
         log.removeHandler(handler)
-        log.setLevel(logging.INFO if log.handlers else _OFF)
+        log.setLevel(before)
         handler.close()

@@ -41,11 +41,13 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """``exposed_s``: from the last page's being ready to the commit."""
+    """``exposed_s``: from the last page's being ready to the commit. ``tcp_window_bytes``: what the
+    send buffers of TCP let all connections have in flight."""
 
     duration_s: float
     exposed_s: float
     shares_s: Mapping[SendState, float]
+    tcp_window_bytes: float = math.inf
 
 
 def gains_s(shape: Shape, path: Path) -> dict[Verdict, float]:
@@ -55,7 +57,7 @@ def gains_s(shape: Shape, path: Path) -> dict[Verdict, float]:
         Verdict.COMPUTE: whole_s - modelled_s(at_once, path),
         Verdict.SOFTWARE: whole_s
         - modelled_s(shape, replace(path, frame_cost_s=0.0, receive_cost_s=0.0)),
-        Verdict.RTT: whole_s - modelled_s(shape, replace(path, rtt_s=0.0)),
+        Verdict.RTT: whole_s - modelled_s(shape, replace(path, rtt_s=0.0, restart_s=0.0)),
         Verdict.BANDWIDTH: whole_s - modelled_s(shape, replace(path, link_bytes_per_s=math.inf)),
     }
 
@@ -77,15 +79,23 @@ def _auto_s(shape: Shape, path: Path) -> float:
     frame_bytes = min(AUTO_FRAME_BYTES, shape.page_bytes)
     window_bytes = max(AUTO_WINDOW_BYTES, int(2 * path.rtt_s * path.link_bytes_per_s))
     auto = replace(shape, frame_bytes=frame_bytes, window_bytes=window_bytes)
-    return modelled_s(auto, with_frames_of(path, shape.frame_bytes, frame_bytes))
+    flowing = replace(path, restart_s=0.0)
+    return modelled_s(auto, with_frames_of(flowing, shape.frame_bytes, frame_bytes))
 
 
 def _rtt_bound(shape: Shape, path: Path, measured: Measured, auto_s: float) -> str:
-    waited = in_words.share(measured.shares_s[SendState.WINDOW], measured.duration_s)
+    """Full buffers show as waiting for the transport; they too wait for acknowledgements."""
+    waited_s = measured.shares_s[SendState.WINDOW]
+    what = f"of {in_words.size(shape.frame_bytes)} frames"
+    if shape.window_bytes >= shape.frame_bytes:
+        waited_s += measured.shares_s[SendState.TRANSPORT]
+        what = f"with at most {in_words.size(shape.window_bytes)} in flight"
+    if shape.window_bytes == measured.tcp_window_bytes:
+        what += " (TCP's send buffers, net.ipv4.tcp_wmem)"
     return (
-        f"{waited} of {in_words.time(measured.duration_s)} waiting for acknowledgements of"
-        f" {in_words.size(shape.frame_bytes)} frames over a {in_words.time(path.rtt_s)} path;"
-        f" {_auto(measured, auto_s)}"
+        f"{in_words.share(waited_s, measured.duration_s)} of"
+        f" {in_words.time(measured.duration_s)} waiting for acknowledgements {what} over a"
+        f" {in_words.time(path.rtt_s)} path; {_auto(measured, auto_s)}"
     )
 
 
