@@ -8,6 +8,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence, Sized
 from contextlib import suppress
+from itertools import count
 from time import monotonic
 
 import grpc
@@ -21,6 +22,7 @@ from pdcore.rpc import split_address
 
 LEAST_SPACING_S = 0.02
 IDLE_SPACING_S = 1.0
+FIRST_PINGS = 5
 ANSWER_S = 5.0
 SAMPLE_SPACING_S = 0.1
 FIND_SPACING_S = 1.0
@@ -28,15 +30,16 @@ FIND_SPACING_S = 1.0
 
 async def pings(channel: grpc.aio.Channel, busy: asyncio.Event) -> AsyncIterator[Pong]:
     """One at a time, the next as soon as the last has come back, but not more often than every
-    20 ms. Ends when one is not answered."""
-    while True:
+    20 ms; also the first few. Ends when one is not answered."""
+    for number in count(1):
         started_s = monotonic()
         try:
             yield await ping(channel, ANSWER_S)
         except PdspanError:
             return
         await asyncio.sleep(LEAST_SPACING_S - (monotonic() - started_s))
-        await _when_busy(busy, within_s=IDLE_SPACING_S)
+        if number >= FIRST_PINGS:
+            await _when_busy(busy, within_s=IDLE_SPACING_S)
 
 
 async def tcp_samples(

@@ -19,6 +19,7 @@ from pdcore.errors import PdspanError
 log = logging.getLogger(__name__)
 
 LEAST_LOOK_S = 0.02
+ENOUGH_PINGS = 3  # to tell a short path from a slow answer
 
 
 class Busy:
@@ -57,12 +58,14 @@ class Warmer:
         self._warmth = Warmth(max_bytes)
         self._expected_bytes: int | None = None
         self._is_asked = False
+        self._num_pings = 0  # since the connections were opened
         self._running: asyncio.Task[None] | None = None
         self._unreported_bytes = 0
         self._changes = Changes()
 
     def opened(self) -> None:
         """The connections are new."""
+        self._num_pings = 0
         self._warmth.reopened(monotonic())
         self._ask(None)
 
@@ -71,7 +74,8 @@ class Warmer:
         self._ask(nbytes)
 
     def path_changed(self) -> None:
-        """A ping has come back: a warm-up may have waited for the first one."""
+        """A ping has come back: a warm-up may have waited for the first ones."""
+        self._num_pings += 1
         if self._is_asked:
             self._changes.notify()
 
@@ -104,7 +108,7 @@ class Warmer:
 
     def _asked_bytes(self) -> int:
         """Of the warm-up that is asked for and worth it; it is asked for no longer."""
-        if not self._is_asked or self._path.rtt_s is None:
+        if not self._is_asked or self._num_pings < ENOUGH_PINGS:
             return 0
         self._is_asked = False
         return self._warmth.budget_bytes(self._path.rtt_s, self._expected_bytes, now=monotonic())

@@ -60,7 +60,7 @@ class TransferSettings:
     taper: bool = True  # a prompt's last chunk in smaller parts, where pages leave during prefill
     frame_bytes: Bytes = 2 * 2**20
     window_bytes: Bytes = 64 * 2**20
-    stripes: Annotated[int, Within(1, MAX_STRIPES)] = 4  # connections of each pair
+    stripes: Annotated[int, Within(1, MAX_STRIPES)] = 4  # connections of a transfer by striped
     credit_bytes: Bytes = 256 * 2**20  # a receiver's standing credit for one sender, all transfers
     park_s: Seconds = 5.0  # how long Push may wait for the Generate that it overtook
     park_streams: Count = 64  # most Push streams of one peer that wait so

@@ -81,15 +81,15 @@ async def serving(receiver: KvReceiver) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def wired(
-    settings: TransferSettings = SETTINGS, layout: KvLayout = LAYOUT
+    settings: TransferSettings = SETTINGS, layout: KvLayout = LAYOUT, delay_s: float = 0.0
 ) -> AsyncIterator[Wire]:
-    """``layout`` is the sender's."""
+    """``layout`` is the sender's; ``delay_s`` is added to every message, each way."""
     source = PageMemory(LAYOUT, NUM_PAGES, seed=1)
     sink = PageMemory(LAYOUT, NUM_PAGES + 1)
     receiver = KvReceiver(RECEIVER, LAYOUT, sink, settings)
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(serving(receiver))
-        relay = await stack.enter_async_context(tcp_relay(port))
+        relay = await stack.enter_async_context(tcp_relay(port, delay_s))
         pairs = await stack.enter_async_context(Pairs(SENDER, layout, settings, TlsSettings()))
         pair = pairs.open(f"127.0.0.1:{relay.port}")
         yield Wire(pairs, pair, receiver, relay, source, sink, settings)

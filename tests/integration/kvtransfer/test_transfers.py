@@ -39,7 +39,8 @@ async def test_every_mode_delivers_every_byte(mode: str) -> None:
     assert report.mode == mode
     assert report.page_bytes == report.wire_bytes == NUM_PAGES * LAYOUT.page_bytes
     assert report.stripes == {"striped": 3, "auto": START_STRIPES}.get(mode, 1)
-    assert report.max_in_flight_bytes <= SETTINGS.window_bytes
+    bound = SETTINGS.credit_bytes if mode == "auto" else SETTINGS.window_bytes
+    assert report.max_in_flight_bytes <= bound
     shares = report.producer_s + report.prepare_s + report.window_s + report.transport_s
     assert shares == pytest.approx(report.duration_s)
     frames = {
@@ -145,6 +146,68 @@ async def test_cut_connection_resumes(mode: str, caplog: pytest.LogCaptureFixtur
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
         assert set(wire.sink.num_writes.values()) == {1}
         wire.assert_balanced()
+
+
+class AskedStripes:
+    """As many as the test asks for."""
+
+    def __init__(self, num: int) -> None:
+        self.num = num
+
+    def num_stripes(self) -> int:
+        return self.num
+
+    def on_tcp(self, samples: object, *, now: float) -> None: ...
+
+
+async def test_connections_are_added_in_mid_transfer() -> None:
+    async with wired() as wire:
+        wire.pair.stripes = stripes = AskedStripes(1)  # type: ignore[assignment]
+        sender = wire.sender("t", "auto")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(wire.receive("t"))
+            report = tasks.create_task(sender.run())
+            sender.pages_ready(8)
+            await until(lambda: wire.sink.num_writes.total() == 8 * LAYOUT.num_layers)
+            num_before = wire.relay.num_accepted
+            stripes.num = 5
+            sender.pages_ready(16)
+            await until(lambda: wire.relay.num_accepted > num_before)
+            await produce(sender)
+        wire.assert_balanced()
+        assert set(wire.sink.num_writes.values()) == {1}
+        assert report.result().stripes == 5
+        assert report.result().attempts == 1
+        assert wire.relay.num_accepted == 6  # five, and the one for Attach and pings
+
+
+async def test_one_of_several_connections_breaks() -> None:
+    """Its pages go over the others, and it comes back."""
+    async with wired() as wire:
+        sender = wire.sender("t", "striped")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(wire.receive("t"))
+            report = tasks.create_task(sender.run())
+            sender.pages_ready(NUM_PAGES // 2)
+            await until(lambda: wire.sink.num_writes.total() > 0)
+            wire.relay.cut_newest()
+            await until(lambda: wire.relay.num_accepted == 5)
+            assert wire.pair.standing is not None
+            await produce(sender)
+        assert report.result().attempts == 2
+        assert set(wire.sink.num_writes.values()) == {1}
+        wire.assert_balanced()
+
+
+async def test_a_pair_reattaches_with_all_its_connections() -> None:
+    async with wired() as wire:
+        await transfer(wire, "t", "striped")
+        wire.relay.cut()
+        await until(lambda: wire.pair.standing is None)
+        await wire.pair.attached(RECEIVER.epoch, 5.0)
+        await until(lambda: wire.relay.num_accepted == 8)
+        report = await transfer(wire, "next", "striped")
+        assert report.attempts == 1
 
 
 async def test_a_link_that_breaks_again_and_again() -> None:
