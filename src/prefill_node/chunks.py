@@ -12,7 +12,7 @@ from typing import Protocol
 
 MIN_SHARE = 8  # no part is smaller than this share of a full step: small steps waste compute
 FIRST_GUESS = 1 / 16  # of a full step, for what a step costs beside its tokens: low, so it is tried
-NUM_SAMPLES = 15
+MEMORY_STEPS = 64  # then a sample is forgotten: one odd step is not to keep the end whole for ever
 CLEARLY_SMALLER = 0.75
 
 
@@ -67,16 +67,20 @@ class StepTimes:
     """Learns ``StepTime`` from steps that computed one prompt alone.
 
     Two chunks of one prompt, one after the other, may differ in size but hardly in context: the
-    line through both gives the fixed part. Before there were such, it is guessed.
+    line through both gives the fixed part. Without such, lately, it is guessed.
     """
 
     def __init__(self, step_tokens: int) -> None:
         self._step_tokens = step_tokens
-        self._fixed_s: deque[float] = deque(maxlen=NUM_SAMPLES)
+        self._num_steps = 0
+        self._fixed: deque[tuple[int, float]] = deque()  # (number of the step, seconds)
         self._last: tuple[int, float] | None = None
 
     def on_step(self, num_tokens: int, seconds: float, *, same_prompt: bool) -> None:
         """``same_prompt``: as in the step before this one."""
+        self._num_steps += 1
+        while self._fixed and self._fixed[0][0] <= self._num_steps - MEMORY_STEPS:
+            self._fixed.popleft()
         if self._last is not None and same_prompt:
             self._compare(*self._last, num_tokens, seconds)
         self._last = num_tokens, seconds
@@ -86,8 +90,8 @@ class StepTimes:
         if self._last is None:
             return None
         num_tokens, seconds = self._last
-        if self._fixed_s:
-            step_s = median(self._fixed_s)
+        if self._fixed:
+            step_s = median(fixed_s for _, fixed_s in self._fixed)
         else:
             full_s = seconds / num_tokens * self._step_tokens
             step_s = min(seconds, FIRST_GUESS * full_s)
@@ -96,4 +100,4 @@ class StepTimes:
     def _compare(self, larger: int, larger_s: float, smaller: int, smaller_s: float) -> None:
         if smaller <= CLEARLY_SMALLER * larger:
             fixed_s = (smaller_s * larger - larger_s * smaller) / (larger - smaller)
-            self._fixed_s.append(max(0.0, fixed_s))
+            self._fixed.append((self._num_steps, max(0.0, fixed_s)))

@@ -152,6 +152,20 @@ def test_one_odd_step_changes_little() -> None:
     assert time is not None and time.step_s == pytest.approx(0.02)
 
 
+def test_an_odd_step_that_kept_prompts_whole_is_forgotten() -> None:
+    times, machine = StepTimes(BUDGET), Machine()
+    machine.chunk(times, 512, same_prompt=False)
+    Machine(fixed_s=2.0).chunk(times, 64)
+    for _ in range(63):
+        machine.chunk(times, 512, same_prompt=False)
+        odd = times.estimate()
+    machine.chunk(times, 512, same_prompt=False)
+    fresh = times.estimate()
+    assert odd is not None and fresh is not None
+    assert odd.step_s > 1.0
+    assert fresh.step_s == pytest.approx((0.02 + 512 * 0.0006) / 16)
+
+
 def test_chunks_of_different_prompts_or_of_like_size_are_not_compared() -> None:
     times = StepTimes(BUDGET)
     times.on_step(512, 0.3, same_prompt=False)
