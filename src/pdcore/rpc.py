@@ -29,6 +29,7 @@ CHANNEL_OPTIONS = (
     *_SHARED_OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.client_idle_timeout_ms", 2**31 - 1),  # never: a connection that was opened is kept
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     # How long one attempt may take, TLS over a long path included.
