@@ -38,6 +38,7 @@ class Dialer:
 
 class DataChannels:
     def __init__(self, dialer: Dialer) -> None:
+        self.address = dialer.address
         self._dialer = dialer
         self._connections: list[_Connection] = []
 

@@ -200,6 +200,9 @@ class SendRecord:
             self._state = state
             self._trace.event("state", now, waits_for=state)
 
+    def failed(self, error: BaseException | None, now: float) -> None:
+        self.note("failed", now, error=f"{type(error).__name__}: {error}")
+
     def note(self, event: str, now: float, **fields: object) -> None:
         """An event that only the trace is told."""
         if self._trace is not None:

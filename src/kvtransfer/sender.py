@@ -6,6 +6,7 @@ waits, reads pages and writes streams.
 """
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -102,6 +103,8 @@ class KvSender:
         except BaseExceptionGroup as group:
             raise root_cause(group) from group
         finally:
+            if self._queue.state is not SenderState.COMMITTED:
+                self._queue.record.failed(sys.exception(), monotonic())
             self._queue.close()
             self._pair.dismiss(self._id)
 

@@ -12,6 +12,7 @@ from kvtransfer.changes import Changes
 from kvtransfer.data_channels import DataChannels
 from kvtransfer.path import PathEstimator
 from kvtransfer.stripe_policy import StripePolicy
+from kvtransfer.trace import trace_of
 from kvtransfer.warm_path import WarmUp
 from kvtransfer.warmth import Warmth
 from pdcore.errors import PdspanError
@@ -131,6 +132,18 @@ class Warmer:
             self.warmup_bytes += warm_up.sent_bytes
             self._unreported_bytes += warm_up.sent_bytes
             self._warmth.moved(monotonic())
+            self._trace(warm_up)
+
+    def _trace(self, warm_up: WarmUp) -> None:
+        trace = trace_of(self._channels.address)
+        if trace is not None:
+            trace.event(
+                "warmed",
+                monotonic(),
+                bytes=warm_up.sent_bytes,
+                stripes=warm_up.num_channels,
+                is_warm=warm_up.is_warm,
+            )
 
     async def _widen(self, warm_up: WarmUp, spacing_s: float) -> None:
         """What the path turns out to hold may need more connections."""

@@ -9,6 +9,7 @@ import pytest
 from kvtransfer.limits import MODES
 from kvtransfer.trace import tracing
 from kvtransfer.verdict import Verdict
+from pdcore.errors import UnknownTransfer
 from wired_pair import LAYOUT, NUM_PAGES, transfer, wired
 
 
@@ -50,3 +51,14 @@ async def test_a_trace_has_every_frame(tmp_path: Path) -> None:
     sent = [event for event in mine if event["event"] == "sent"]
     assert sum(event["bytes"] for event in sent) == NUM_PAGES * LAYOUT.page_bytes
     assert mine[-1]["text"] == report.verdict_text
+
+
+async def test_a_trace_says_why_one_failed(tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    with tracing(str(file)):
+        async with wired() as wire:
+            with pytest.raises(UnknownTransfer):
+                await wire.sender("t", "bulk").run()
+    *_, last = [json.loads(line) for line in file.read_text().splitlines()]
+    assert last["event"] == "failed"
+    assert last["error"].startswith("UnknownTransfer: ")

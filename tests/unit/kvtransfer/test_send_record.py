@@ -84,9 +84,10 @@ def test_a_trace_of_it(tmp_path: Path) -> None:
         noted.sent(0, one, 10, 3.0)
         noted.acknowledged(0, one, 0, 3.5)
         noted.handed_off(4.0)
-        noted.note("committed", 5.0)
+        noted.failed(ValueError("why"), 5.0)
     events = [json.loads(line) for line in file.read_text().splitlines()]
-    named = ["window", "state", "sent", "acked", "handoff", "committed"]
+    named = ["window", "state", "sent", "acked", "handoff", "failed"]
     assert [event["event"] for event in events] == named
     assert events[1]["waits_for"] == "window"
     assert events[3]["rtt_s"] == 0.5
+    assert events[5]["error"] == "ValueError: why"
