@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TextIO, TypeVar
 
 import uvloop
 
-from pdcore.errors import PdspanError, PeerUnavailable
+from pdcore.errors import PdspanError, PeerUnavailable, root_cause
 from pdlab.transfer.messages import (
     LINE_BYTES,
     ArmOpened,
@@ -163,6 +163,13 @@ class OpenArms(Generic[Half]):
                 half.set_result(opened)
                 await closing.wait()
         except (PdspanError, OSError) as error:
-            if half.done():
-                raise
-            half.set_exception(error)
+            _tell(half, error)
+        except BaseExceptionGroup as group:
+            _tell(half, root_cause(group))
+
+
+def _tell(half: "asyncio.Future[Half]", error: Exception) -> None:
+    """Whoever waits for the arm to open learns it; a defect of an open arm ends the process."""
+    if half.done():
+        raise error
+    half.set_exception(error)

@@ -46,6 +46,7 @@ from pdlab.transfer.usage import cpu_s, peak_rss_bytes, reset_peak_rss, rss_byte
 SENDER_SEED, RECEIVER_SEED = 1, 2
 SENDER, RECEIVER = "sender", "receiver"
 POLLS_BETWEEN_LOOKS = 1000
+NOTIFICATION_S = 10.0  # after the sender was told that its transfer is done
 _SIOCGIFADDR = 0x8915  # netdevice(7)
 
 
@@ -139,9 +140,12 @@ class NixlEnd:
                 raise NotOurs(f"NIXL's receiver does not understand {type(request).__name__}")
 
     def _collect(self) -> Collected:
+        give_up_s = perf_counter() + NOTIFICATION_S
+        while self.is_waiting and perf_counter() < give_up_s:
+            self.progress()
         move, self._expected = self._expected, None
         if move is None or not self._has_arrived:
-            raise PeerUnavailable("NIXL's notification has not come")
+            raise PeerUnavailable(f"no notification of NIXL's in {NOTIFICATION_S:g} s")
         used_s, peak_bytes = cpu_s() - self._cpu_before_s, peak_rss_bytes()
         digests = self._pool.digests(Extent(move.first_page, move.num_pages))
         wrong = num_wrong(digests, self._digests, move.first_page)
