@@ -52,14 +52,12 @@ def problems(record: TransferRecord) -> list[str]:
 
 
 def _was_repeated(record: TransferRecord, void: Cell) -> bool:
-    """Whether the same cell was measured again, with a yardstick that was fast enough."""
-    return any(
-        cell.void is None
-        and (cell.arm, cell.stripes, cell.link, cell.case)
-        == (void.arm, void.stripes, void.link, void.case)
-        and (cell.page_bytes, cell.payload_bytes) == (void.page_bytes, void.payload_bytes)
-        for cell in record.cells
-    )
+    """Whether the same arm was measured again, with a yardstick that was fast enough."""
+
+    def place(cell: Cell) -> tuple[object, ...]:
+        return cell.arm, cell.link, cell.case, cell.page_bytes, cell.payload_bytes
+
+    return any(cell.void is None and place(cell) == place(void) for cell in record.cells)
 
 
 def _row(cell: Cell) -> list[str]:

@@ -36,6 +36,7 @@ class Trial:
     limit_s: float = DEFAULT_LIMIT_S
     overrides: tuple[str, ...] = ()
     warm_moves: int = 4  # of two BDP each, before the first repetition
+    fresh_ends: bool = False  # processes of its own, so that its memory is nobody else's
 
     def __post_init__(self) -> None:
         layout_of(self.page_bytes)
