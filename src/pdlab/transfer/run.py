@@ -81,6 +81,8 @@ async def _run(
     A void one is run again, since the machine may have been busy; both are recorded.
     """
     done = progress.done
+    if step.trial.fresh_ends:
+        await processes.restart()
     bench = Bench(
         place.link,
         place.record,

@@ -55,7 +55,7 @@ def whole_grid() -> list[AnyStep]:
     payloads = parse_list("32MiB,256MiB", parse_bytes)
     arms = ("sequential", "bulk", "windowed", "coalesced", "pipelined", "auto", "raw_tcp")
     template = _trial(0, 12 * KIB, 32 * MIB, expanded(arms), repetitions=1)
-    template = replace(template, limit_s=GRID_LIMIT_S, warm_moves=2)
+    template = replace(template, limit_s=GRID_LIMIT_S, warm_moves=2, fresh_ends=False)
     return [Blocks(trial) for trial in grid(profiles, pages, payloads, template)]
 
 
@@ -79,7 +79,15 @@ def _trial(
     limit_s: float = 5.0,
 ) -> Trial:
     profile = LinkProfile(rtt_ms / 1000, rate_bps, loss)
-    return Trial(profile, page_bytes, payload_bytes, arms, repetitions=repetitions, limit_s=limit_s)
+    return Trial(
+        profile,
+        page_bytes,
+        payload_bytes,
+        arms,
+        repetitions=repetitions,
+        limit_s=limit_s,
+        fresh_ends="auto" in arms,
+    )
 
 
 def _at_1_gbit() -> list[AnyStep]:
