@@ -51,7 +51,7 @@ class OneKindOf:
         if not isinstance(table, Mapping):
             raise ConfigError(f"{where}: expected a table, found {_kind(table)}")
         kind = table.get("kind")
-        if kind not in self.kinds:
+        if not isinstance(kind, str) or kind not in self.kinds:
             raise ConfigError(f"{where}: kind is {kind!r}; one of {', '.join(self.kinds)}")
         rest = {key: value for key, value in table.items() if key != "kind"}
         return read_table(self.kinds[kind], rest, where)
@@ -86,7 +86,8 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(hint: Any, value: Any, where: str) -> Any:
     if get_origin(hint) is Annotated:
-        return _read_annotated(*get_args(hint), value, where)
+        inner, rule = get_args(hint)
+        return _read_annotated(inner, rule, value, where)
     if get_origin(hint) in (Union, types.UnionType):
         (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
         return None if value is None else _read(inner, value, where)
