@@ -17,6 +17,7 @@ from pdlab.transfer.ends import Program
 NIXL = "nixl-cu12==1.5.1"
 PACKAGES = (NIXL, "numpy", "xxhash")
 INSTALL_S = 600.0
+_COMPLETE = "complete"  # stands in the environment once everything is installed
 
 
 def nixl_program() -> Program:
@@ -27,16 +28,23 @@ def nixl_program() -> Program:
     return Program((*command, "sender"), (*command, "receiver"), {"PYTHONPATH": ours})
 
 
+def is_installed() -> bool:
+    return (_directory() / _COMPLETE).exists()
+
+
 def _environment() -> Path:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    directory = cache_dir() / "nixl" / f"{NIXL.replace('==', '-')}-python{version}"
+    directory = _directory()
     python = directory / "bin" / "python"
-    done = directory / "complete"
-    if not done.exists():
+    if not is_installed():
         _run("make an environment for NIXL", sys.executable, "-m", "venv", "--clear", directory)
         _run("install NIXL", python, "-m", "pip", "install", "--quiet", "--no-deps", *PACKAGES)
-        done.touch()
+        (directory / _COMPLETE).touch()
     return python
+
+
+def _directory() -> Path:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return cache_dir() / "nixl" / f"{NIXL.replace('==', '-')}-python{version}"
 
 
 def _run(what: str, *command: str | Path) -> None:
