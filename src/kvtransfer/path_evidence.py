@@ -15,8 +15,10 @@ from kvtransfer.send_record import SAME_SIZE, FrameTimes, SendRecord
 LEAST_LINE_S = 1e-4
 # A write that has to wait for nothing takes at most so many times as long as preparing its bytes.
 WRITE_OF_PREPARE = 3.0
-# A ping that takes so much longer than TCP's least round trip is not slow by software alone.
-MOST_PING_SOFTWARE_S = 5e-3
+# TCP remembers its least round trip for minutes. A ping that takes so much longer is not slow by the
+# software of two busy machines alone: the path has become longer.
+LONGER = 2.0
+MOST_PING_SOFTWARE_S = 0.02
 # A frame that finds TCP idle takes at most so many round trips more: pacing, or slow start.
 MOST_RESTART = 4.0
 # Software that alone explains a rate, which was not seen before, or buffers that do, hide how fast
@@ -54,7 +56,8 @@ class Evidence:
         ping_s, tcp_s = self.ping_rtt_s, self.tcp_rtt_s
         if ping_s is None or tcp_s is None:
             return ping_s or tcp_s or 0.0
-        return min(ping_s, tcp_s) if ping_s - tcp_s < MOST_PING_SOFTWARE_S else ping_s
+        is_longer = ping_s > LONGER * tcp_s + MOST_PING_SOFTWARE_S
+        return ping_s if is_longer else min(ping_s, tcp_s)
 
     @property
     def message_cost_s(self) -> float:
