@@ -1,4 +1,4 @@
-"""NIXL as an arm: in its own environment, where that is installed, or one line where it cannot be."""
+"""NIXL as an arm: in its own environment, where that is installed; one line where it cannot be."""
 
 from pathlib import Path
 
