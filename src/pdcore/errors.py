@@ -21,6 +21,10 @@
     │   ├── UnknownTransfer
     │   ├── EpochMismatch
     │   └── LayoutMismatch
+    ├── ExperimentFailed       the laboratory could not measure
+    │   ├── LinkFailed         an emulated link's process has ended, or does not answer
+    │   ├── MeasurementFailed  nothing came through the link, or not in time
+    │   └── NotOurs            an end of an experiment said what is no message of ours
     └── InternalError          our own defect
 
 Class attributes say how an error looks at the two edges: ``grpc_code`` (a ``grpc.StatusCode``
@@ -150,6 +154,22 @@ class EpochMismatch(TransferRefused):
 
 class LayoutMismatch(TransferRefused):
     """The message names the field of the KV layout or version that differs."""
+
+
+class ExperimentFailed(PdspanError):
+    """Never seen by a client: commands of the laboratory exit with status 1."""
+
+
+class LinkFailed(ExperimentFailed):
+    """The process that carries a link has ended, or does not answer."""
+
+
+class MeasurementFailed(ExperimentFailed):
+    """Nothing came through the link, or not in time."""
+
+
+class NotOurs(ExperimentFailed):
+    """A line that is no message: an end printed something else, or another version runs there."""
 
 
 class InternalError(PdspanError):

@@ -7,16 +7,12 @@ import json
 import socket
 from pathlib import Path
 
-from pdcore.errors import PdspanError
+from pdcore.errors import LinkFailed
 from pdlab.link.hosts import Host
 from pdlab.link.link import Counters, LinkCounters
 from pdlab.link.profile import LinkProfile
 
 TIMEOUT_S = 10.0
-
-
-class LinkFailed(PdspanError):
-    """The process that carries a link has ended, or does not answer."""
 
 
 class ForwarderControl:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from pdcore.errors import PdspanError
+from pdcore.errors import MeasurementFailed
 from pdlab.link.hosts import Host
 
 NUM_ROUND_TRIPS = 15
@@ -22,10 +22,6 @@ NUM_FLOWS = 4
 MEASURED_S = 1.0
 PATIENCE_S = 30.0
 _ENDS = str(Path(__file__).with_name("measure_ends.py"))
-
-
-class MeasurementFailed(PdspanError):
-    """Nothing came through the link, or not in time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ ends in NIXL's own environment speak it too.
 import json
 from dataclasses import asdict, dataclass
 
-from pdcore.errors import PdspanError
+from pdcore.errors import NotOurs
 from pdcore.typed_table import read_table
 
 
@@ -195,10 +195,6 @@ _KINDS: dict[str, type[Message]] = {
 
 
 LINE_BYTES = 64 * 2**20  # digests of a pool of small pages stand on one line
-
-
-class NotOurs(PdspanError):
-    """A line that is no message: an end printed something else, or another version runs there."""
 
 
 def to_line(request_id: int, message: Message) -> str:

@@ -18,7 +18,7 @@ from argparse import ArgumentParser
 from time import perf_counter
 from typing import Any, TextIO
 
-from pdcore.errors import PdspanError, PeerUnavailable
+from pdcore.errors import NotOurs, PdspanError, PeerUnavailable
 from pdlab.transfer.messages import (
     ArmOpened,
     CloseArm,
@@ -30,7 +30,6 @@ from pdlab.transfer.messages import (
     Hello,
     Message,
     Move,
-    NotOurs,
     Number,
     Numbered,
     OpenArm,

@@ -7,7 +7,7 @@ runner collects it: every page is compared with the digest that the sender compu
 import asyncio
 from dataclasses import dataclass
 
-from pdcore.errors import PdspanError, PeerUnavailable
+from pdcore.errors import NotOurs, PdspanError, PeerUnavailable
 from pdcore.settings import cluster_from_table
 from pdlab.transfer.arm import Place, Receiving
 from pdlab.transfer.arms import ARMS
@@ -20,7 +20,6 @@ from pdlab.transfer.messages import (
     Expecting,
     Message,
     Move,
-    NotOurs,
     OpenArm,
 )
 from pdlab.transfer.pool import Extent, Pool, joint_digest, num_wrong

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from time import perf_counter
 
+from pdcore.errors import NotOurs
 from pdcore.settings import cluster_from_table
 from pdlab.transfer.arm import Place, Sending
 from pdlab.transfer.arms import ARMS
@@ -12,7 +13,6 @@ from pdlab.transfer.messages import (
     ArmOpened,
     Message,
     Move,
-    NotOurs,
     OpenArm,
     Sent,
 )

@@ -2,12 +2,12 @@
 
 import pytest
 
+from pdcore.errors import NotOurs
 from pdlab.transfer.messages import (
     ArmOpened,
     Failed,
     Message,
     Move,
-    NotOurs,
     OpenArm,
     Peer,
     Sent,
