@@ -5,24 +5,24 @@ how long its pings took. ``target_bytes``, twice what the path holds, is what ``
 flight (``window``).
 """
 
-import math
-
 from kvtransfer.delivery_rate import DeliveryRate, Mark
-from kvtransfer.round_trip import RoundTrip
+from kvtransfer.round_trip import Ping, RoundTrip
 
 GAIN = 2.0  # how many times what the path holds is to be in flight
-NARROW = 0.75  # the same while the round trip is in doubt: no queue of ours
-# How long a rate is believed that is not seen again.
-HORIZON_ROUND_TRIPS = 8
-LEAST_HORIZON_S = 0.4
+NARROW = 0.25  # the same while the round trip is in doubt: so little that a queue of it is short
+SLOWER = 0.8  # than the best rate since the round trip was confirmed: does it still hold?
+# A rate is measured over the time that a full flight takes, and believed for a while if it is not
+# seen again. On a short path the two programs need longer than the path.
+SPAN_ROUND_TRIPS, LEAST_SPAN_S = 2, 0.1
+HORIZON_ROUND_TRIPS, LEAST_HORIZON_S = 8, 0.4
 
 
 class PathEstimator:
     def __init__(self) -> None:
         self.in_flight_bytes = 0
         self._num_in_flight = 0  # frames
-        self._peak_bytes = 0  # in flight since the last ping came back
-        self._filled_s = float("-inf")  # when we last filled the path
+        self._peak_bytes = self._peak_frames = 0  # in flight since the last ping came back
+        self._best_rate = 0.0  # since the round trip was last confirmed
         self._round_trip = RoundTrip()
         self._rate = DeliveryRate()
 
@@ -40,7 +40,7 @@ class PathEstimator:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the flight is kept narrow to find out if the path has become longer."""
+        """Whether the flight is to be narrow, to find out if the path has become longer."""
         return self._round_trip.is_doubted
 
     @property
@@ -62,14 +62,15 @@ class PathEstimator:
 
     def on_ping(self, rtt_s: float, *, now: float) -> None:
         """A small message came back after ``rtt_s``. What may be sent may have changed."""
-        rate = self._rate.bytes_per_s
-        queue_s = self._peak_bytes / rate if rate else 0.0
-        is_clear = now - rtt_s > self._filled_s
-        was_in_doubt = self.is_in_doubt
-        self._round_trip.on_ping(rtt_s, is_clear=is_clear, queue_s=queue_s, now=now)
-        self._peak_bytes = self.in_flight_bytes
-        if was_in_doubt or self.is_in_doubt:
+        if self.is_in_doubt:
             self._rate.pause(now)
+        if self._round_trip.on_ping(self._ping(rtt_s), now):
+            self._rate.forget()
+        is_confirmed = self._round_trip.confirmed_s == now
+        self._best_rate = max(
+            self._rate.bytes_per_s or 0.0, 0.0 if is_confirmed else self._best_rate
+        )
+        self._peak_bytes, self._peak_frames = self.in_flight_bytes, self._num_in_flight
 
     def sent(self, nbytes: int, *, is_limited: bool = False, now: float) -> Mark:
         """A frame is counted as in flight; its mark is wanted when it is acknowledged.
@@ -82,14 +83,22 @@ class PathEstimator:
         self._num_in_flight += 1
         self.in_flight_bytes += nbytes
         self._peak_bytes = max(self._peak_bytes, self.in_flight_bytes)
-        self._watch_fill(now)
+        self._peak_frames = max(self._peak_frames, self._num_in_flight)
         return mark
 
     def delivered(self, mark: Mark, nbytes: int, *, now: float) -> None:
         """The frame was acknowledged."""
-        self._watch_fill(now)
         self._ended(nbytes)
-        self._rate.delivered(mark, nbytes, horizon_s=self._horizon_s(), now=now)
+        rtt_s = self.rtt_s or 0.0
+        # Which rate to believe depends on how a doubt is decided: until then none is forgotten.
+        self._rate.delivered(
+            mark,
+            nbytes,
+            span_s=max(LEAST_SPAN_S, SPAN_ROUND_TRIPS * rtt_s),
+            horizon_s=max(LEAST_HORIZON_S, HORIZON_ROUND_TRIPS * rtt_s),
+            holds=self.is_in_doubt,
+            now=now,
+        )
 
     def withdrawn(self, nbytes: int, num_frames: int) -> None:
         """Frames of a stream that is gone: whether they arrived, nobody knows."""
@@ -99,18 +108,20 @@ class PathEstimator:
         """The window has room, and no transfer of the pair has a page that could leave."""
         self._rate.pause(now)
 
-    def _horizon_s(self) -> float:
-        """Which rate to believe depends on how a doubt is decided: until then none is forgotten."""
-        if self.is_in_doubt:
-            return math.inf
-        return max(LEAST_HORIZON_S, HORIZON_ROUND_TRIPS * (self.rtt_s or 0.0))
-
     def _ended(self, nbytes: int, num_frames: int = 1) -> None:
         self.in_flight_bytes -= nbytes
         self._num_in_flight -= num_frames
         assert self.in_flight_bytes >= 0 and self._num_in_flight >= 0, "ended more than was sent"
 
-    def _watch_fill(self, now: float) -> None:
-        held = self.held_bytes
-        if held is None or self.in_flight_bytes > held:
-            self._filled_s = now
+    def _ping(self, rtt_s: float) -> Ping:
+        """With what was in flight since the last one. A frame alone is little: nothing narrower
+        can be sent."""
+        rate, held = self.rate_bytes_per_s, self.held_bytes
+        if rate is None or held is None:
+            return Ping(rtt_s, is_narrow=not self._peak_frames)
+        return Ping(
+            rtt_s,
+            queue_s=self._peak_bytes / rate,
+            is_narrow=self._peak_frames <= 1 or self._peak_bytes <= NARROW * held,
+            is_slower=rate < SLOWER * self._best_rate,
+        )

@@ -153,7 +153,7 @@ def _shape(
     probed: ProbedPath,
     settings: TransferSettings,
 ) -> Shape:
-    frame_bytes = limits.frame_pages * limits.frame_layers * model.layout.layer_bytes
+    frame_bytes = limits.frame.pages * limits.frame.layers * model.layout.layer_bytes
     window_bytes = limits.window_bytes or 0
     if limits.is_adaptive:
         window_bytes = _settled_window_bytes(probed)
