@@ -62,6 +62,9 @@ class KvSender:
         self._limits = limits
         self._settings = settings
         self._changes = Changes()
+        self._needs_look = Changes()
+        self._num_started = 0  # stripes
+        self._next_look_s: float | None = None
         self._queue = FrameQueue(
             outgoing.transfer_id,
             pair.layout,
@@ -77,12 +80,12 @@ class KvSender:
     def pages_ready(self, num_pages: int) -> None:
         """Logical pages [0, num_pages) are final. Repeats are harmless."""
         self._queue.pages_ready(num_pages, monotonic())
-        self._changes.notify()
+        self._notify()
 
     def hand_off(self, first_token_ids: Sequence[int], cached_tokens: int) -> None:
         """Once, after the last page is ready."""
         self._queue.hand_off(tuple(first_token_ids), cached_tokens, monotonic())
-        self._changes.notify()
+        self._notify()
 
     async def run(self) -> TransferReport:
         """Send until the receiver has committed. Raises the named error of what went wrong."""
@@ -92,11 +95,13 @@ class KvSender:
             async with asyncio.TaskGroup() as tasks:
                 stripes: list[asyncio.Task[None]] = []
                 while self._queue.state is not SenderState.COMMITTED:
-                    change = self._changes.next()
+                    look = self._needs_look.next()
                     self._queue.check(monotonic())
                     for stripe in range(len(stripes), self._queue.num_stripes):
                         stripes.append(tasks.create_task(self._run_stripe(tasks, stripe)))
-                    await wait_until(change, self._queue.deadline())
+                    self._num_started = len(stripes)
+                    self._next_look_s = self._queue.deadline()
+                    await wait_until(look, self._next_look_s)
                 for task in stripes:
                     task.cancel()
             return self._report()
@@ -192,8 +197,16 @@ class KvSender:
             raise ProtocolViolation(f"{self._pair.name} ended a stream without a commit")
 
     def _changed(self) -> None:
-        self._changes.notify()
+        self._notify()
         self._pair.wake_next_in_line()
+
+    def _notify(self) -> None:
+        """The streams look again; ``run`` only for what it cannot sleep through."""
+        self._changes.notify()
+        deadline_s, next_look_s = self._queue.deadline(), self._next_look_s
+        is_earlier = deadline_s is not None and (next_look_s is None or deadline_s < next_look_s)
+        if is_earlier or self._queue.is_over or self._queue.num_stripes > self._num_started:
+            self._needs_look.notify()
 
     @property
     def _id(self) -> TransferId:

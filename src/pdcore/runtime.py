@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvloop
 
+from pdcore.allocator import keep_freed_memory
 from pdcore.errors import ConfigError, InternalError, PdspanError, root_cause
 from pdcore.logs import configure_logging
 from pdcore.rpc import check_bind
@@ -26,6 +27,7 @@ Serve = Callable[[ClusterSettings, NodeSettings, Path, asyncio.Event], Awaitable
 def run_node(serve: Serve, settings: ClusterSettings, node: NodeSettings, model_dir: Path) -> int:
     """Run one node until it is told to stop. Returns the process's exit status."""
     configure_logging(settings.name, node.name, settings.log_level)
+    keep_freed_memory()
     try:
         check_bind(settings, node)
         log.info("settings", extra={"event": "settings", "settings": asdict(settings)})
