@@ -15,8 +15,8 @@ from kvtransfer.send_record import SAME_SIZE, FrameTimes, SendRecord
 LEAST_LINE_S = 1e-4
 # A write that has to wait for nothing takes at most so many times as long as preparing its bytes.
 WRITE_OF_PREPARE = 3.0
-# TCP remembers its least round trip for minutes. A ping that takes so much longer is not slow by the
-# software of two busy machines alone: the path has become longer.
+# TCP remembers its least round trip for minutes. A ping that takes so much longer is not slow by
+# the software of two busy machines alone: the path has become longer.
 LONGER = 2.0
 MOST_PING_SOFTWARE_S = 0.02
 # A frame that finds TCP idle takes at most so many round trips more: pacing, or slow start.
