@@ -99,7 +99,7 @@ def test_the_model_says_what_the_simulation_takes(mode: str) -> None:
 
 @pytest.mark.parametrize("knows_rate", [True, False])
 def test_the_verdict_names_what_gains_most(knows_rate: bool) -> None:
-    """From what the sender noted itself and the pair's estimates, perhaps of an earlier transfer."""
+    """From what the sender noted and what the pair estimates, perhaps of an earlier transfer."""
     judged = [_judged(cell, knows_rate) for mode in MODES for cell in cells(mode)]
     wrong = [told for told in judged if told is not None]
     assert len(wrong) <= 0.02 * len(judged), "\n".join(wrong)
