@@ -17,6 +17,7 @@ from kvtransfer.changes import Changes
 from kvtransfer.data_channels import Dialer
 from kvtransfer.messages import Identity
 from kvtransfer.pair import Pair
+from kvtransfer.window import PathWindow
 from pdcore.cluster import Epoch, NodeName
 from pdcore.errors import PeerUnavailable
 from pdcore.kv_layout import KvLayout
@@ -104,7 +105,7 @@ class Pairs:
         """One of each decode node that has answered, for metrics."""
         known = [pair for pair in self._pairs.values() if pair.peer is not None]
         by_name = {pair.name: pair for pair in sorted(known, key=_is_attached)}
-        return [pair.state() for pair in by_name.values()]
+        return [_state(pair, self._settings) for pair in by_name.values()]
 
     async def watch_changes(self) -> AsyncIterator[Peers]:
         """``peers`` at once, and again whenever it has changed."""
@@ -123,3 +124,16 @@ class Pairs:
 
 def _is_attached(pair: Pair) -> bool:
     return pair.standing is not None
+
+
+def _state(pair: Pair, settings: TransferSettings) -> PairState:
+    return PairState(
+        peer=NodeName(pair.name),
+        rtt_s=pair.path.rtt_s,
+        rate_bytes_per_s=pair.path.rate_bytes_per_s,
+        window_bytes=PathWindow(pair.path, settings.window_bytes).window_bytes(),
+        credit_bytes=pair.credit.granted_bytes,
+        in_flight_bytes=pair.credit.in_flight_bytes,
+        num_stripes=pair.stripes.num_stripes(),
+        warmup_bytes=pair.warmup_bytes,
+    )

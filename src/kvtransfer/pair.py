@@ -25,12 +25,10 @@ from kvtransfer.path_watch import pings, tcp_samples
 from kvtransfer.stripe_policy import StripePolicy
 from kvtransfer.tcp_buffers import max_send_buffer_bytes
 from kvtransfer.warmer import Busy, Warmer
-from kvtransfer.window import PathWindow
-from pdcore.cluster import Epoch, NodeName
+from pdcore.cluster import Epoch
 from pdcore.errors import LayoutMismatch, PdspanError, PeerUnavailable, ProtocolViolation
 from pdcore.generation import TransferId
 from pdcore.kv_layout import KvLayout
-from pdcore.pair_metrics import PairState
 from pdcore.rpc_errors import error_from_rpc
 from pdcore.settings import TransferSettings
 
@@ -39,6 +37,7 @@ log = logging.getLogger(__name__)
 ATTACH = "/pdwire.v1.KvTransfer/Attach"
 FIRST_RETRY_S = 0.1
 LAST_RETRY_S = 2.0
+UNANSWERED_S = 1.0  # after a ping without an answer
 
 AttachCallable = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
 
@@ -83,20 +82,6 @@ class Pair:
     def name(self) -> str:
         """For messages: the node, or its address while no node has answered there."""
         return self.address if self.peer is None else self.peer.node
-
-    def state(self) -> PairState:
-        """Now, for metrics."""
-        window = PathWindow(self.path, self._settings.window_bytes)
-        return PairState(
-            peer=NodeName(self.name),
-            rtt_s=self.path.rtt_s,
-            rate_bytes_per_s=self.path.rate_bytes_per_s,
-            window_bytes=window.window_bytes(),
-            credit_bytes=self.credit.granted_bytes,
-            in_flight_bytes=self.credit.in_flight_bytes,
-            num_stripes=self.stripes.num_stripes(),
-            warmup_bytes=self.warmup_bytes,
-        )
 
     @property
     def warmup_bytes(self) -> int:
@@ -209,6 +194,7 @@ class Pair:
                 self.path.on_ping(pong.rtt_s, now=monotonic())
                 self.wake_next_in_line()
                 self._warmer.path_changed()
+            await asyncio.sleep(UNANSWERED_S)
 
     async def _watch_tcp(self) -> None:
         """Ends only when cancelled."""

@@ -129,3 +129,19 @@ async def test_closing_the_pairs_ends_what_is_sent() -> None:
             await until(lambda: wire.sink.num_writes.total() > 0)
         await sent
         wire.assert_balanced()
+
+
+async def test_states_are_one_for_each_node_that_answered() -> None:
+    """A node behind two addresses is one, and nobody is told of an address where no node is."""
+    async with wired() as wire:
+        assert wire.pairs.states() == []
+        async with serving(wire.receiver) as port:
+            await wire.pair.attached(RECEIVER.epoch, 5.0)
+            await wire.pairs.open(f"127.0.0.1:{port}").attached(RECEIVER.epoch, 5.0)
+            wire.pairs.open("127.0.0.1:1")
+            await until(lambda: wire.pair.path.rtt_s is not None)
+            (state,) = wire.pairs.states()
+    assert state.peer == RECEIVER.node
+    assert state.credit_bytes == SETTINGS.credit_bytes
+    assert state.window_bytes > 0
+    assert state.in_flight_bytes == state.warmup_bytes == 0

@@ -31,6 +31,7 @@ class SilentReceiver:
 
     def __init__(self) -> None:
         self.num_frames = 0
+        self.num_pings = 0
         self._acknowledgements = asyncio.Semaphore(0)
 
     def acknowledge(self) -> None:
@@ -39,6 +40,10 @@ class SilentReceiver:
     async def attach(self, _: bytes, context: grpc.aio.ServicerContext) -> None:
         await context.write(encode_standing(Standing(RECEIVER, TINY, PROTOCOL, PAGE)))
         await asyncio.get_running_loop().create_future()
+
+    async def ping(self, _: bytes, context: grpc.aio.ServicerContext) -> None:
+        self.num_pings += 1
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not here")
 
     async def push(self, _: object, context: grpc.aio.ServicerContext) -> None:
         attempt, num_acked = decode_push(await context.read()).attempt, 0
@@ -69,6 +74,7 @@ async def quiet() -> AsyncIterator[Quiet]:
     handlers = {
         "Attach": grpc.unary_stream_rpc_method_handler(receiver.attach),
         "Push": grpc.stream_stream_rpc_method_handler(receiver.push),
+        "Ping": grpc.unary_unary_rpc_method_handler(receiver.ping),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -92,3 +98,12 @@ async def test_a_transfer_that_waited_for_credit_stalls_once_it_is_its_turn() ->
         async with asyncio.timeout(5):
             assert "nothing was acknowledged for 0.5 s" in str(await second)
             assert "nothing was acknowledged for 0.5 s" in str(await first)
+
+
+async def test_a_ping_that_is_refused_is_not_repeated_at_once() -> None:
+    async with quiet() as link:
+        await link.pair.attached(RECEIVER.epoch, 5.0)
+        await until(lambda: link.receiver.num_pings > 0)
+        await asyncio.sleep(0.3)
+        assert link.receiver.num_pings == 1
+        assert link.pair.path.rtt_s is None
