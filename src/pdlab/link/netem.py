@@ -11,7 +11,7 @@ from pdlab.link.hosts import Host
 from pdlab.link.link import LinkCounters
 from pdlab.link.namespaced import DEVICE, add_hosts, check_root, namespaced_hosts, start_devices
 from pdlab.link.namespaces import ip, tc
-from pdlab.link.profile import MTU_BYTES, LinkProfile
+from pdlab.link.profile import MAX_IN_FLIGHT_BYTES, MTU_BYTES, LinkProfile
 from pdlab.link.state import LinkState
 
 
@@ -60,11 +60,13 @@ def netem_words(profile: LinkProfile) -> list[str]:
     """One way's half of the round trip, as ``tc`` takes it.
 
     netem's jitter lies on both sides of its delay, ours only above. Its limit counts the packets on
-    their way too.
+    their way too; without a rate there are no others.
     """
     jitter_us = profile.jitter_s / 4 * 1e6
     delay_us = profile.rtt_s / 2 * 1e6 + jitter_us
-    on_its_way = profile.queue_room_bytes + profile.bdp_bytes / 2
+    on_its_way: float = MAX_IN_FLIGHT_BYTES
+    if profile.rate_bps is not None:
+        on_its_way = profile.queue_room_bytes + profile.bdp_bytes / 2
     words = ["netem", "limit", f"{max(1, round(on_its_way / MTU_BYTES))}"]
     words += ["delay", f"{delay_us:.0f}us", *([f"{jitter_us:.0f}us"] if jitter_us else [])]
     if profile.loss:

@@ -6,7 +6,7 @@ payload.
 """
 
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
 
 from pdcore.errors import ConfigError
 from pdlab.quantities import format_bits_per_s, format_bytes, format_seconds
@@ -39,7 +39,8 @@ class LinkProfile:
         _within("loss", self.loss, 0, 1, "of all packets")
         if self.rate_bps is not None:
             _within("rate", self.rate_bps, 1e4, 1e11, "bit/s")
-        _within("queue", self.queue_room_bytes, MTU_BYTES, inf, "bytes (one packet)")
+        if self.queue_bytes is not None:
+            _within("queue", self.queue_bytes, MTU_BYTES, MAX_IN_FLIGHT_BYTES, "bytes")
         late_bytes = (self.rate_bps or 0.0) / 8 * self.jitter_s
         in_flight = self.bdp_bytes + late_bytes + self.queue_room_bytes
         if in_flight > MAX_IN_FLIGHT_BYTES:

@@ -34,7 +34,7 @@ def test_queue_is_two_bdp_or_a_mebibyte(fields: dict[str, Any], queue_bytes: int
         ({"rate_bps": 0.0}, "rate 0 bit/s"),
         ({"loss": 1.5}, "loss 1.5"),
         ({"jitter_s": -1.0}, "jitter -1 s"),
-        ({"queue_bytes": 100}, "queue 100 bytes"),
+        ({"queue_bytes": 100}, "queue 100 bytes: it must be from 1500 to 1"),
         ({"rtt_s": 1.0, "rate_bps": 1e10}, "3.492 GiB on its way"),
     ],
 )
@@ -58,4 +58,9 @@ def test_netem_gets_the_same_range_of_delays_and_room_for_what_flies() -> None:
     profile = LinkProfile(rtt_s=0.05, rate_bps=1e9, loss=0.0001, jitter_s=0.002, queue_bytes=30_000)
     words = "netem limit 2103 delay 25500us 500us loss 0.010000% rate 1000000000bit"
     assert netem_words(profile) == words.split()
-    assert netem_words(LinkProfile(queue_bytes=1500)) == ["netem", "limit", "1", "delay", "0us"]
+
+
+def test_without_a_rate_netem_never_drops_for_lack_of_room() -> None:
+    """No packet waits for a line: all that its limit counts is on its way."""
+    limit = int(netem_words(LinkProfile(rtt_s=0.2))[2])
+    assert limit * 1500 > 1e9
