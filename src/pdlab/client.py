@@ -113,7 +113,7 @@ async def _stream(http: httpx.AsyncClient, call: Call, due_s: float, answer: Ans
     async with http.stream("POST", "/v1/completions", json=call.body, headers=headers) as response:
         if response.status_code != httpx.codes.OK:
             await response.aread()
-            _fail(answer, response.json())
+            _refused(answer, response)
             return
         last_s: float | None = None
         async for line in response.aiter_lines():
@@ -144,6 +144,14 @@ def _take(answer: Answer, event: Mapping[str, Any]) -> None:
         answer.prompt_tokens = event["usage"]["prompt_tokens"]
     if "timeline" in event:
         answer.timeline = event["timeline"]
+
+
+def _refused(answer: Answer, response: httpx.Response) -> None:
+    """A server that broke down may say so in plain text."""
+    try:
+        _fail(answer, response.json())
+    except (ValueError, LookupError, TypeError):
+        answer.status, answer.error = f"http_{response.status_code}", response.text[:200]
 
 
 def _fail(answer: Answer, body: Mapping[str, Any]) -> None:

@@ -198,9 +198,10 @@ def _inbound_bps(record: ServingRecord) -> float:
     """Bits of pages per second that arrived while the watched request decoded; median of blocks."""
     rates = []
     measured = [r for r in record.requests if r.arm == "inbound" and not r.warmup]
-    for watched in (r for r in measured if r.index == 0 and r.e2e_s is not None):
-        others = [r for r in measured if r.repetition == watched.repetition and r.index > 0]
-        done = [r for r in others if r.e2e_s is not None and _end_s(r) <= _end_s(watched)]
+    answered = [r for r in measured if r.status == "ok"]
+    for watched in (r for r in answered if r.index == 0):
+        others = [r for r in answered if r.repetition == watched.repetition and r.index > 0]
+        done = [r for r in others if _end_s(r) <= _end_s(watched)]
         if done:
             sent = sum((r.timeline or {})["transfer"]["page_bytes"] for r in done)
             rates.append(8 * sent / max(map(_end_s, done)))

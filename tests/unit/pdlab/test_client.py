@@ -105,13 +105,17 @@ async def test_failures_are_answers() -> None:
             case "broken":
                 message = {"type": "transfer_error", "message": "stalled"}
                 return streamed(tokens(1), event(error=message))
+            case "crashed":
+                return httpx.Response(500, text="Internal Server Error")
             case _:
                 raise httpx.ConnectError("nobody there")
 
-    calls = [Call(0, {}, 0.0, "refused"), Call(1, {}, 0.0, "broken"), Call(2, {}, 0.0, "unheard")]
+    names = ("refused", "broken", "unheard", "crashed")
+    calls = [Call(i, {}, 0.0, name) for i, name in enumerate(names)]
     async with client(handler) as http:
-        refused, broken, unheard = await make_calls(http, calls)
+        refused, broken, unheard, crashed = await make_calls(http, calls)
     assert (refused.status, refused.error) == ("service_unavailable", "no room")
     assert refused.ttft_s is None and refused.e2e_s is not None
     assert (broken.status, broken.error) == ("transfer_error", "stalled")
     assert (unheard.status, unheard.error) == ("transport_error", "nobody there")
+    assert (crashed.status, crashed.error) == ("http_500", "Internal Server Error")

@@ -149,3 +149,6 @@ def test_only_tokens_that_came_under_a_transfer_count() -> None:
     assert not bar.passed
     # 2 transfers of 10 MB within 0.5 s.
     assert "0.32 Gbit/s of pages arrived meanwhile on a line of 1 Gbit/s" in str(bar)
+    failed = replace(REQUEST, arm="inbound", index=3, status="transfer_error", e2e_s=0.1)
+    (bar,) = decode_under_transfers(record([LINK], [quiet, watched, *shipped, failed]))
+    assert "0.32 Gbit/s" in str(bar)  # what failed brought nothing
