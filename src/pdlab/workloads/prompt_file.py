@@ -39,7 +39,7 @@ class PromptFile:
 
 def _lines(path: Path) -> list[Line]:
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
+        texts = path.read_text(encoding="utf-8").split("\n")  # nothing else ends a line of JSON
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the prompts in {path}: {error}") from None
     numbered = [(i, text) for i, text in enumerate(texts, start=1) if text.strip()]

@@ -46,7 +46,9 @@ class Trace:
 
     def requests(self, vocabulary: Sequence[int], seed: str) -> list[WorkRequest]:
         lines = list(islice(_lines(Path(self.path)), self.num_requests))
-        start_ms = min((line.timestamp for line in lines), default=0.0)
+        if not lines:
+            raise ConfigError(f"{self.path}: has no request")
+        start_ms = min(line.timestamp for line in lines)
         return [
             WorkRequest(
                 _prompt(line, _cut(line.input_length, self.max_prompt_tokens), vocabulary, seed),

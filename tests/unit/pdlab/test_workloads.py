@@ -138,6 +138,7 @@ def test_a_trace_can_be_cut_and_sped_up(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
+        ("", "has no request"),
         ("{", "line 1: is not JSON"),
         ("[]", "expected a table"),
         ('{"timestamp": 0, "input_length": 5}', "'output_length' is missing"),
@@ -169,6 +170,9 @@ def test_prompt_files_are_text_or_json_lines(tmp_path: Path) -> None:
     lines.write_text('{"prompt": "a b", "output_tokens": 2}\n{"prompt": "c"}\n')
     requests = PromptFile(str(lines), 6).requests(VOCABULARY, "0")
     assert [(r.prompt, r.output_tokens) for r in requests] == [("a b", 2), ("c", 6)]
+    lines.write_text('{"prompt": "a\u2028b"}\r\n', encoding="utf-8")  # a line to str.splitlines
+    (request,) = PromptFile(str(lines), 6).requests(VOCABULARY, "0")
+    assert request.prompt == "a\u2028b"
 
 
 @pytest.mark.parametrize("name", ["missing.txt", "empty.txt"])
