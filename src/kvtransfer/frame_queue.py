@@ -6,21 +6,20 @@ what is in flight fits (``flight``); the handoff leaves when nothing is unsent.
 Does not wait, write or read pages: its caller does, and asks again after every change.
 """
 
-from collections import deque
 from enum import StrEnum
 
 from kvtransfer.accounting import Accounting, SendState
 from kvtransfer.clocks import SendClocks
 from kvtransfer.credit import Credit
 from kvtransfer.flight import Flight
-from kvtransfer.frame_size import FrameSize
 from kvtransfer.limits import SendLimits
 from kvtransfer.messages import Handoff, PageRun, Reply
-from kvtransfer.page_cutter import PageCutter
 from kvtransfer.path import PathEstimator
 from kvtransfer.send_record import SendRecord
 from kvtransfer.send_stripe import OutgoingFrame, SendStripe
+from kvtransfer.send_stripes import SendStripes
 from kvtransfer.stripe_policy import StripePolicy
+from kvtransfer.unsent_pages import UnsentPages
 from kvtransfer.window import WindowController
 from pdcore.errors import ProtocolViolation
 from pdcore.generation import TransferId
@@ -61,32 +60,28 @@ class FrameQueue:
         self.record = SendRecord(transfer_id, path.rate_bytes_per_s)
         self.num_frames = 0
         self.wire_bytes = 0
-        self.num_attempts = 1
         self.round_trips = 0
         self.page_bytes = num_pages * layout.page_bytes  # of all pages, once each
-        self._layout = layout
-        self._limits = limits
         self._credit = credit
         self._flight = Flight(transfer_id, window, credit, path)
-        self._policy = stripes
         self._clocks = SendClocks(settings)
-        self._cutter = PageCutter(limits.starts, num_pages, layout.num_layers)
-        self._size = FrameSize(limits, layout, path)
-        self._returned: deque[PageRun] = deque()
+        self._unsent = UnsentPages(num_pages, limits, layout, path)
         self._handoff: Handoff | None = None
         self._next_round_trip = 1
-        self._stripes = [SendStripe() for _ in range(limits.stripes_for(num_pages, layout))]
+        self._stripes = SendStripes(limits, limits.stripes_for(num_pages, layout), stripes)
 
     @property
     def max_stripes(self) -> int:
         """The most that the transfer may come to use, fixed from its opening on."""
-        return len(self._stripes)
+        return self._stripes.max_num
 
     @property
     def num_stripes(self) -> int:
-        if self._limits.is_adaptive:
-            return min(self._policy.num_stripes(), self.max_stripes)
-        return self.max_stripes
+        return self._stripes.num
+
+    @property
+    def num_attempts(self) -> int:
+        return self._stripes.num_attempts
 
     @property
     def in_flight_bytes(self) -> int:
@@ -110,7 +105,7 @@ class FrameQueue:
 
         The transfer's time runs from when its mode lets the first page leave.
         """
-        if not self.is_over and self._cutter.ready(num_pages):
+        if not self.is_over and self._unsent.ready(num_pages):
             self.record.pages_ready(num_pages, now)
             if self._next_run() is not None:
                 self.accounting.start(now)
@@ -120,7 +115,7 @@ class FrameQueue:
         """What follows the last page; every page is ready."""
         if self.is_over:
             return
-        assert self._cutter.all_ready, "the handoff comes after the last page"
+        assert self._unsent.all_ready, "the handoff comes after the last page"
         assert self._handoff is None, "one handoff a transfer"
         self._handoff = Handoff(first_token_ids, cached_tokens, self.page_bytes)
         self.record.handed_off(now)
@@ -128,20 +123,16 @@ class FrameQueue:
 
     def open_stream(self, stripe: int, now: float) -> int:
         """A stream of ``stripe`` is about to open; the attempt that it carries."""
-        lane = self._stripes[stripe]
-        if lane.was_opened:
-            self.num_attempts += 1
-        lane.open(attempt=self.num_attempts - 1 if lane.was_opened else 0)
-        self.record.note("opened", now, stripe=stripe, attempt=lane.attempt)
+        attempt = self._stripes.open(stripe)
+        self.record.note("opened", now, stripe=stripe, attempt=attempt)
         self._settle(now)
-        return lane.attempt
+        return attempt
 
     def next_message(self, stripe: int, now: float) -> OutgoingFrame | Handoff | None:
         """What ``stripe`` sends next, counted as in flight from now on; None: not now."""
-        lane = self._stripes[stripe]
-        if self.is_over or not lane.is_open:
+        if self.is_over or not self._stripes[stripe].is_open:
             return None
-        message = self._next_frame(lane, now) or self._next_handoff(lane)
+        message = self._next_frame(stripe, now) or self._next_handoff(self._stripes[stripe])
         if isinstance(message, OutgoingFrame):
             self.record.sent(stripe, message, self.in_flight_bytes, now)
         self._settle(now)
@@ -175,7 +166,7 @@ class FrameQueue:
         was_heard = self._stripes[stripe].is_heard
         frames = self._stripes[stripe].close()
         self._flight.withdrawn(sum(frame.nbytes for frame in frames), len(frames))
-        self._returned.extendleft(frame.run for frame in reversed(frames))
+        self._unsent.put_back(frame.run for frame in frames)
         self._flight.leave_line()
         self._settle(now)
         return was_heard
@@ -194,40 +185,32 @@ class FrameQueue:
         if not self.is_over:
             self._clocks.check(self.in_flight_bytes, now)
 
-    def _next_frame(self, lane: SendStripe, now: float) -> OutgoingFrame | None:
+    def _next_frame(self, stripe: int, now: float) -> OutgoingFrame | None:
         run = self._next_run()
         if run is None:
             self._flight.nothing_to_send(now)
             return None
-        if not self._flight.admits(self._nbytes(run)):
+        nbytes = self._unsent.nbytes(run)
+        if not self._stripes.may_take(stripe, nbytes, self.window_bytes):
+            if not self._stripes.any_may_take(nbytes, self.window_bytes):
+                self._flight.leave_line()
             return None
-        if self._returned:
-            self._returned.popleft()
-        else:
-            self._cutter.cut(run)
-        return self._sent(lane, run, now)
+        if not self._flight.admits(nbytes):
+            return None
+        self._unsent.take(run)
+        return self._sent(self._stripes[stripe], run, now)
 
     def _next_run(self) -> PageRun | None:
-        """The next run that may leave as far as the producer is concerned."""
-        if self._returned:
-            return self._returned[0]
-        left_bytes = self._cutter.num_uncut * self._layout.layer_bytes
-        frame = self._size.shape(left_bytes, self.num_stripes)
-        run = self._cutter.peek(frame)
-        if run is None or not self._cutter.may_grow(run, frame) or not self.in_flight_bytes:
-            return run
-        return None if self._nbytes(run) < self._size.small_bytes() else run
-
-    def _nbytes(self, run: PageRun) -> int:
-        return run.num_parts * self._layout.layer_bytes
+        is_idle = not self.in_flight_bytes
+        return self._unsent.peek(num_stripes=self.num_stripes, is_idle=is_idle)
 
     def _is_blocked(self) -> bool:
         """Whether a frame is ready, and window or credit has no room for it."""
         run = self._next_run()
-        return run is not None and self._flight.is_blocked(self._nbytes(run))
+        return run is not None and self._flight.is_blocked(self._unsent.nbytes(run))
 
     def _sent(self, lane: SendStripe, run: PageRun, now: float) -> OutgoingFrame:
-        nbytes = self._nbytes(run)
+        nbytes = self._unsent.nbytes(run)
         mark = self._flight.sent(nbytes, now)
         frame = lane.send(run, nbytes, self._next_round_trip, mark)
         self.num_frames += 1
@@ -236,8 +219,8 @@ class FrameQueue:
         return frame
 
     def _next_handoff(self, lane: SendStripe) -> Handoff | None:
-        is_due = self._cutter.all_cut and not self._returned and self._handoff is not None
-        if not is_due or any(other.has_handoff for other in self._stripes):
+        is_due = self._unsent.is_empty and self._handoff is not None
+        if not is_due or self._stripes.has_handoff:
             return None
         lane.has_handoff = True
         self.state = SenderState.HANDED_OFF
@@ -256,9 +239,7 @@ class FrameQueue:
         self.state = SenderState.COMMITTED
 
     def _release_all(self) -> None:
-        for lane in self._stripes:
-            frames = lane.close()
-            self._flight.withdrawn(sum(frame.nbytes for frame in frames), len(frames))
+        self._flight.withdrawn(*self._stripes.close())
         self._flight.leave_line()
 
     def _settle(self, now: float) -> None:
@@ -268,14 +249,12 @@ class FrameQueue:
         self.record.changed(self.accounting.state, self.window_bytes, now)
         has_work = run is not None or self.in_flight_bytes > 0 or self._handoff is not None
         waits_in_line = not self.in_flight_bytes and self._flight.waits_in_line
-        was_opened = any(lane.was_opened for lane in self._stripes)
-        is_heard = any(lane.is_heard for lane in self._stripes)
         self._clocks.run(
-            is_cut=was_opened and not is_heard, could_move=has_work and not waits_in_line, now=now
+            is_cut=self._stripes.is_cut, could_move=has_work and not waits_in_line, now=now
         )
 
     def _waits_for(self, run: PageRun | None) -> SendState:
-        if not any(lane.is_open for lane in self._stripes):
+        if not self._stripes.is_open:
             return SendState.TRANSPORT
         if run is not None or self._handoff is not None:
             return SendState.WINDOW

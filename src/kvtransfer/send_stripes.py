@@ -1,0 +1,77 @@
+"""All stripes of one transfer: how many are to have a stream, and which of them may take a frame.
+
+How many may change until the commit, where the mode is adaptive. Frames go to whichever stripe asks
+first; but while there are several, none may hold more than its share of the window, so that one
+whose connection has stalled does not keep what the others could carry.
+"""
+
+from kvtransfer.limits import SendLimits
+from kvtransfer.send_stripe import SendStripe
+from kvtransfer.stripe_policy import StripePolicy
+
+LEAST_FRAMES = 2  # that a stripe may hold, whatever its share
+
+
+class SendStripes:
+    def __init__(self, limits: SendLimits, max_stripes: int, policy: StripePolicy) -> None:
+        self.num_attempts = 1
+        self._is_adaptive = limits.is_adaptive
+        self._policy = policy
+        self._stripes = [SendStripe() for _ in range(max_stripes)]
+
+    def __getitem__(self, stripe: int) -> SendStripe:
+        return self._stripes[stripe]
+
+    @property
+    def max_num(self) -> int:
+        return len(self._stripes)
+
+    @property
+    def num(self) -> int:
+        if not self._is_adaptive:
+            return self.max_num
+        return min(self._policy.num_stripes(), self.max_num)
+
+    @property
+    def is_open(self) -> bool:
+        return any(stripe.is_open for stripe in self._stripes)
+
+    @property
+    def is_cut(self) -> bool:
+        """A stream was opened, and none that is open has been answered."""
+        was_opened = any(stripe.was_opened for stripe in self._stripes)
+        return was_opened and not any(stripe.is_heard for stripe in self._stripes)
+
+    @property
+    def has_handoff(self) -> bool:
+        return any(stripe.has_handoff for stripe in self._stripes)
+
+    def open(self, stripe: int) -> int:
+        """A stream of ``stripe`` is about to open; the attempt that it carries."""
+        lane = self._stripes[stripe]
+        if lane.was_opened:
+            self.num_attempts += 1
+        lane.open(attempt=self.num_attempts - 1 if lane.was_opened else 0)
+        return lane.attempt
+
+    def may_take(self, stripe: int, nbytes: int, window_bytes: int) -> bool:
+        """Whether the next frame may go to ``stripe``, which has an open stream."""
+        if not self._is_adaptive:
+            return True
+        wanted = [lane for lane in self._stripes[: self.num] if lane.is_open]
+        lane = self._stripes[stripe]
+        if lane not in wanted:
+            return not wanted
+        share = max(window_bytes // len(wanted), LEAST_FRAMES * nbytes)
+        return lane.in_flight_bytes + nbytes <= share or len(wanted) == 1
+
+    def any_may_take(self, nbytes: int, window_bytes: int) -> bool:
+        lanes = enumerate(self._stripes)
+        return any(
+            lane.is_open and self.may_take(stripe, nbytes, window_bytes) for stripe, lane in lanes
+        )
+
+    def close(self) -> tuple[int, int]:
+        """All streams are gone; how many bytes and frames were not acknowledged."""
+        frames = [frame for stripe in self._stripes for frame in stripe.close()]
+        return sum(frame.nbytes for frame in frames), len(frames)
