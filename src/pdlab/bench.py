@@ -56,10 +56,14 @@ class Bench:
 def open_benches(
     scenario: ServingScenario, links: Sequence[int], model: Model, logs: Path
 ) -> Iterator[dict[int, Bench]]:
-    """The scenario's ``links``, all up and measured, all clusters ready. Logs go under ``logs``."""
+    """The scenario's ``links``, all up and measured, all clusters ready. Logs go under ``logs``.
+
+    No node starts before the last link was measured: it would take the cores that this needs.
+    """
     with ExitStack() as stack:
+        measured = {link: _measured_link(stack, scenario.links[link]) for link in links}
         benches = {
-            link: _open_bench(stack, scenario, scenario.links[link], model, logs / f"link-{link}")
+            link: _open_bench(stack, scenario, *measured[link], model, logs / f"link-{link}")
             for link in links
         }
         for bench in benches.values():
@@ -74,11 +78,19 @@ def cluster_settings(scenario: ServingScenario, arm: Arm) -> ClusterSettings:
     return cluster_from_table(table, overrides(arm.settings), origin=scenario.name)
 
 
-def _open_bench(
-    stack: ExitStack, scenario: ServingScenario, plan: LinkPlan, model: Model, logs: Path
-) -> Bench:
+def _measured_link(stack: ExitStack, plan: LinkPlan) -> tuple[Link, LinkRecord]:
     link = stack.enter_context(open_link(plan.kind, plan.profile, plan.tcp))
-    record = link_record(link.measure(), describe_host().congestion)  # nothing runs on it yet
+    return link, link_record(link.measure(), describe_host().congestion)
+
+
+def _open_bench(
+    stack: ExitStack,
+    scenario: ServingScenario,
+    link: Link,
+    record: LinkRecord,
+    model: Model,
+    logs: Path,
+) -> Bench:
     table = merged(
         merged(LAB_SETTINGS, scenario.cluster),
         {"model": {"path": str(model.directory), "served_name": model.name}},
