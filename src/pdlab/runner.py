@@ -71,10 +71,13 @@ def perform(
     if scenario.prime:
         primers = [WorkRequest(prompt, 1) for prompt in dict.fromkeys(r.prompt for r in requests)]
         for answer in send(primers, run.arm, bench, salt, scenario.timeout_s):
-            yield recorded(answer, run, places[run.link], 1, warmup=True)
+            prompt = primers[answer.index].prompt
+            yield recorded(answer, prompt, run, places[run.link], 1, warmup=True)
     bench.rest(scenario.idle_s)
+    at_once = num_at_once(requests)
     for answer in send(requests, run.arm, bench, salt, scenario.timeout_s):
-        yield recorded(answer, run, places[run.link], num_at_once(requests), warmup=run.is_warmup)
+        prompt = requests[answer.index].prompt
+        yield recorded(answer, prompt, run, places[run.link], at_once, warmup=run.is_warmup)
 
 
 def num_at_once(requests: Sequence[WorkRequest]) -> int:

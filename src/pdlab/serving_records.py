@@ -1,7 +1,9 @@
 """What happened in a serving run, as the values that its record holds."""
 
+import json
 from dataclasses import asdict
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from pdlab.host import describe_commit, describe_host
 from pdlab.records import ArmRecord, RequestRecord, ServingHeader
 from pdlab.scenario import ServingScenario
 from pdlab.schedule import Run
+from pdlab.workloads.request import Prompt
 
 
 def header_of(scenario: ServingScenario) -> ServingHeader:
@@ -32,7 +35,7 @@ def header_of(scenario: ServingScenario) -> ServingHeader:
 
 
 def recorded(
-    answer: Answer, run: Run, link: int, concurrency: int, *, warmup: bool
+    answer: Answer, prompt: Prompt, run: Run, link: int, concurrency: int, *, warmup: bool
 ) -> RequestRecord:
     """``link``: the link's place in the record. ``concurrency``: requests that arrived at once."""
     exposed = exposed_time(answer.timeline)
@@ -50,6 +53,7 @@ def recorded(
         itl_s=tuple(answer.itl_s),
         prompt_tokens=answer.prompt_tokens,
         token_ids=tuple(answer.token_ids),
+        prompt_digest=_digest(prompt),
         error=answer.error,
         warmup=warmup,
         concurrency=concurrency,
@@ -57,6 +61,10 @@ def recorded(
         sent_bytes=transfer["wire_bytes"] if transfer else None,
         timeline=answer.timeline,
     )
+
+
+def _digest(prompt: Prompt) -> str:
+    return sha256(json.dumps(prompt).encode()).hexdigest()[:16]
 
 
 def _without_directories(config: dict[str, Any]) -> dict[str, Any]:

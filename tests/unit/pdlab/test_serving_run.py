@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from pdlab.client import Answer
 from pdlab.exposed import exposed_time
 from pdlab.outcome import outcome_of
 from pdlab.records import RequestRecord, ServingRecord
 from pdlab.runner import body_of, num_at_once
 from pdlab.scenario import Arm, serving_scenario
-from pdlab.schedule import link_groups, num_runs, runs_of
-from pdlab.serving_records import header_of
+from pdlab.schedule import Run, link_groups, num_runs, runs_of
+from pdlab.serving_records import header_of, recorded
 from pdlab.workloads import WorkRequest
 
 TABLE = {
@@ -151,3 +152,14 @@ def test_warm_up_counts_in_nothing() -> None:
 def test_a_record_names_no_directory() -> None:
     plan = scenario(workload={"kind": "trace", "path": "/home/me/trace.jsonl"})
     assert header_of(plan).config["scenario"]["workload"]["path"] == "trace.jsonl"
+
+
+def test_a_record_tells_equal_prompts_of_two_runs() -> None:
+    run = Run(Arm("a"), link=0, repetition=1, num_requests=None)
+
+    def digest(prompt: tuple[int, ...] | str) -> str | None:
+        answer = Answer(0, scheduled_s=0.0, sent_s=0.0)
+        return recorded(answer, prompt, run, 0, 1, warmup=False).prompt_digest
+
+    assert digest((1, 2)) == digest((1, 2)) is not None
+    assert len({digest((1, 2)), digest((1, 3)), digest("1, 2")}) == 3
