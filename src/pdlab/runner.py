@@ -37,10 +37,12 @@ def run_serving(
     """
     seed = f"{scenario.seed}/{number}"
     logs = logs or path.with_suffix(".logs")
+    task = scenario.name if scenario.runs == 1 else f"{scenario.name} {number}/{scenario.runs}"
     done, total = 0, num_runs(scenario)
+    scenario.workload.requests(model.vocabulary, seed)  # a file that cannot be read is found now
     with ServingWriter(path, header_of(scenario)) as record:
         for links in link_groups(scenario):
-            report(scenario.name, done / total)
+            report(task, done / total)
             with open_benches(scenario, links, model, logs) as benches:
                 places = {link: record.add_link(benches[link].record) for link in links}
                 for run in runs_of(scenario, links, seed):
@@ -48,7 +50,7 @@ def run_serving(
                     for line in perform(scenario, run, requests, benches[run.link], places):
                         record.add(line)
                     done += 1
-                    report(scenario.name, done / total)
+                    report(task, done / total)
         record.finish()
 
 

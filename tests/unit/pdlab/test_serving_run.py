@@ -2,14 +2,17 @@
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from pdcore.errors import ConfigError
+from pdlab.bench import Model
 from pdlab.client import Answer
 from pdlab.exposed import exposed_time
 from pdlab.outcome import outcome_of
 from pdlab.records import RequestRecord, ServingRecord
-from pdlab.runner import body_of, num_at_once
+from pdlab.runner import body_of, num_at_once, run_serving
 from pdlab.scenario import Arm, serving_scenario
 from pdlab.schedule import Run, link_groups, num_runs, runs_of
 from pdlab.serving_records import header_of, recorded
@@ -163,3 +166,11 @@ def test_a_record_tells_equal_prompts_of_two_runs() -> None:
 
     assert digest((1, 2)) == digest((1, 2)) is not None
     assert len({digest((1, 2)), digest((1, 3)), digest("1, 2")}) == 3
+
+
+def test_a_workload_that_cannot_be_read_is_found_before_anything_is_up(tmp_path: Path) -> None:
+    plan = scenario(workload={"kind": "trace", "path": str(tmp_path / "missing.jsonl")})
+    record = tmp_path / "record.jsonl"
+    with pytest.raises(ConfigError, match="missing.jsonl"):
+        run_serving(plan, Model(tmp_path, "tiny", range(9)), record, lambda task, fraction: None)
+    assert not record.exists()
