@@ -11,6 +11,7 @@ from statistics import median
 
 from matplotlib.figure import Figure
 
+from pdlab.aggregate_rate import aggregate_bytes_per_s
 from pdlab.conditions import Condition
 from pdlab.records import RequestRecord, ServingRecord
 from pdlab.report.picture import Picture, origin
@@ -42,28 +43,11 @@ def concurrency_pictures(record: ServingRecord) -> Iterator[Picture]:
         )
 
 
-def aggregate_bytes_per_s(requests: Sequence[RequestRecord]) -> float | None:
-    """KV bytes of one block over the time from its first arrival to its last first token."""
-    moved = [(r, n) for r in requests if r.ttft_s is not None and (n := _page_bytes(r))]
-    if not moved:
-        return None
-    began_s = min(request.scheduled_s for request, _ in moved)
-    ended_s = max(request.scheduled_s + (request.ttft_s or 0.0) for request, _ in moved)
-    return sum(nbytes for _, nbytes in moved) / (ended_s - began_s)
-
-
-def _page_bytes(request: RequestRecord) -> int:
-    transfer = (request.timeline or {}).get("transfer") or {}
-    return int(transfer.get("page_bytes", 0))
-
-
 def _point(requests: Sequence[RequestRecord]) -> tuple[float, float] | None:
-    blocks: dict[int, list[RequestRecord]] = defaultdict(list)
-    for request in requests:
-        blocks[request.repetition].append(request)
-    rates = [rate for block in blocks.values() if (rate := aggregate_bytes_per_s(block))]
-    ttfts_s = [request.ttft_s for request in requests if request.ttft_s is not None]
-    return (median(rates), median(ttfts_s)) if rates and ttfts_s else None
+    rate = aggregate_bytes_per_s(requests)
+    good = [request for request in requests if request.status == "ok"]
+    ttfts_s = [request.ttft_s for request in good if request.ttft_s is not None]
+    return (rate, median(ttfts_s)) if rate and ttfts_s else None
 
 
 def _figure(points: Mapping[str, Mapping[int, tuple[float, float]]]) -> Figure:

@@ -11,7 +11,7 @@ import pytest
 from pdcore.errors import PdspanError
 from pdlab.records import ArmRecord, ServingRecord
 from pdlab.report import write_report
-from pdlab.report.concurrency_plot import aggregate_bytes_per_s, concurrency_pictures
+from pdlab.report.concurrency_plot import concurrency_pictures
 from pdlab.report.distance_plot import RATIO, distance_pictures, over_raw_tcp
 from pdlab.report.model_plot import model_pictures
 from pdlab.report.shares_plot import shares_pictures
@@ -161,16 +161,6 @@ def test_cells_without_shares_or_prediction_have_no_such_plot() -> None:
     bare = replace(CELL, shares=None, predicted_bps=None, verdict=None)
     assert not list(shares_pictures(transfer_record(bare)))
     assert not list(model_pictures(transfer_record(bare)))
-
-
-def test_the_aggregate_rate_counts_from_first_arrival_to_last_first_token() -> None:
-    timeline = {"transfer": {"page_bytes": 30_000_000}}
-    two = [
-        request("auto", 0, 1.0, scheduled_s=0.0, timeline=timeline),
-        request("auto", 0, 1.5, scheduled_s=0.5, timeline=timeline, index=1),
-    ]
-    assert aggregate_bytes_per_s(two) == pytest.approx(60e6 / 2.0)
-    assert aggregate_bytes_per_s([request("colocated", 0, 1.0, timeline=None)]) is None
 
 
 def test_no_concurrency_plot_of_arms_with_one_load_each() -> None:

@@ -171,6 +171,6 @@ def test_a_record_tells_equal_prompts_of_two_runs() -> None:
 def test_a_workload_that_cannot_be_read_is_found_before_anything_is_up(tmp_path: Path) -> None:
     plan = scenario(workload={"kind": "trace", "path": str(tmp_path / "missing.jsonl")})
     record = tmp_path / "record.jsonl"
-    with pytest.raises(ConfigError, match="missing.jsonl"):
+    with pytest.raises(ConfigError, match=r"missing\.jsonl"):
         run_serving(plan, Model(tmp_path, "tiny", range(9)), record, lambda task, fraction: None)
     assert not record.exists()
