@@ -206,8 +206,16 @@ def _steps(arguments: Namespace) -> "list[Step]":
     return [
         Blocks(trial)
         for kind in kinds
-        for trial in grid(_profiles(arguments, kind), pages, payloads, replace(template, kind=kind))
+        for trial in grid(_profiles(arguments, kind), pages, payloads, _of_kind(template, kind))
     ]
+
+
+def _of_kind(template: "Trial", kind: str) -> "Trial":
+    """Loopback is only ever as it is, its TCP settings too."""
+    from pdlab.link import TcpSettings
+
+    tcp = TcpSettings() if kind == LOOPBACK else template.tcp
+    return replace(template, kind=kind, tcp=tcp)
 
 
 def _template(arguments: Namespace, page_bytes: int, payload_bytes: int) -> "Trial":

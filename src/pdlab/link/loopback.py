@@ -3,7 +3,7 @@
 from pdcore.errors import ConfigError
 from pdlab.link.hosts import Host
 from pdlab.link.link import LinkCounters
-from pdlab.link.profile import LinkProfile
+from pdlab.link.profile import LinkProfile, TcpSettings
 from pdlab.link.state import LinkState
 
 ADDRESS = "127.0.0.1"
@@ -13,6 +13,7 @@ class LoopbackLink:
     def bring_up(self, state: LinkState, lifeline: int | None) -> LinkState:
         if lifeline is None:
             raise ConfigError("loopback is always up: there is nothing to bring up or take down")
+        check_tcp(state)
         self.control(state).apply(state.profile)
         return state
 
@@ -44,3 +45,12 @@ class LoopbackControl:
 def this_machine() -> tuple[Host, Host]:
     """Both hosts, where they are only two names for this machine."""
     return Host("a", ADDRESS), Host("b", ADDRESS)
+
+
+def check_tcp(state: LinkState) -> None:
+    """ConfigError for TCP settings that would not be in force: the hosts have none of their own."""
+    if state.tcp != TcpSettings():
+        raise ConfigError(
+            f"a {state.kind} link has the machine's own TCP settings: leave out buffers,"
+            " congestion, slow_start_after_idle and metrics_save"
+        )

@@ -12,7 +12,7 @@ from pdcore.errors import ConfigError
 from pdlab.link.forwarder_control import ForwarderControl
 from pdlab.link.hosts import Host
 from pdlab.link.link import LinkCounters
-from pdlab.link.loopback import this_machine
+from pdlab.link.loopback import check_tcp, this_machine
 from pdlab.link.processes import start_process
 from pdlab.link.profile import LinkProfile
 from pdlab.link.state import LinkState, listener_of, update
@@ -21,6 +21,7 @@ from pdlab.quantities import format_bytes
 
 class RelayLink:
     def bring_up(self, state: LinkState, lifeline: int | None) -> LinkState:
+        check_tcp(state)
         with listener_of(state) as listener:
             fds = [listener] + ([] if lifeline is None else [lifeline])
             command = [sys.executable, "-m", "pdlab.link.relay_process", *map(str, fds)]

@@ -63,13 +63,18 @@ def _device(namespace: str) -> Iterator[int]:
     except OSError as error:
         raise ConfigError(f"{TUN}: {error.strerror}; may this process use it?") from None
     try:
-        flags = _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR
-        request = fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", b"pdlab%d", flags))
-        fcntl.ioctl(fd, _TUNSETOFFLOAD, _TUN_F_CSUM | _TUN_F_TSO4)
-        name = request[:16].rstrip(b"\0").decode()
-        ip("link", "set", name, "netns", namespace, "name", DEVICE)
+        ip("link", "set", _attached(fd), "netns", namespace, "name", DEVICE)
         yield fd
-    except OSError as error:
-        raise ConfigError(f"{TUN}: no TUN device: {error.strerror}") from None
     finally:
         os.close(fd)
+
+
+def _attached(fd: int) -> str:
+    """The name of the device that ``fd`` now stands for, as the kernel chose it."""
+    flags = _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR
+    try:
+        request = fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", b"pdlab%d", flags))
+        fcntl.ioctl(fd, _TUNSETOFFLOAD, _TUN_F_CSUM | _TUN_F_TSO4)
+    except OSError as error:
+        raise ConfigError(f"{TUN}: no TUN device: {error.strerror}") from None
+    return request[:16].rstrip(b"\0").decode()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pdcore.errors import ConfigError
-from pdlab.link import LinkProfile, TcpSettings
+from pdlab.link import LinkProfile, TcpSettings, open_link
 from pdlab.link.forwarder_control import profile_line
 from pdlab.link.netem import netem_words
 
@@ -64,3 +64,14 @@ def test_without_a_rate_netem_never_drops_for_lack_of_room() -> None:
     """No packet waits for a line: all that its limit counts is on its way."""
     limit = int(netem_words(LinkProfile(rtt_s=0.2))[2])
     assert limit * 1500 > 1e9
+
+
+@pytest.mark.parametrize("kind", ["loopback", "relay"])
+@pytest.mark.parametrize("tcp", [TcpSettings(congestion="cubic"), TcpSettings(buffers="stock")])
+def test_a_link_without_hosts_of_its_own_cannot_set_their_tcp(kind: str, tcp: TcpSettings) -> None:
+    """Else a record would state settings that were never in force."""
+    with (
+        pytest.raises(ConfigError, match=f"a {kind} link has the machine's own TCP settings"),
+        open_link(kind, LinkProfile(), tcp),
+    ):
+        pass
