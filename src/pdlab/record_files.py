@@ -60,6 +60,8 @@ class ServingWriter:
         self._num_requests = 0
         with _disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                raise ConfigError(f"{path}: exists; records are never written over")
             self._file = path.open("xb", buffering=0)
         self._append("header", {"schema": header.schema, **asdict(header)})
 
@@ -222,7 +224,5 @@ def _write_all(write: Callable[[memoryview], int | None], data: bytes) -> None:
 def _disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except FileExistsError:
-        raise ConfigError(f"{path}: exists; records are never written over") from None
     except OSError as error:
         raise PdspanError(f"{path}: cannot write: {error.strerror}") from None

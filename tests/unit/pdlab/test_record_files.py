@@ -164,6 +164,19 @@ def test_a_line_that_the_disk_did_not_take_whole_is_cut_off(tmp_path: Path) -> N
     assert read_serving(path).requests == (REQUEST,)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_transfer(path, transfer_record()),
+        lambda path: ServingWriter(path, serving_header("auto")),
+    ],
+)
+def test_a_file_where_a_directory_should_be_is_no_earlier_record(tmp_path: Path, write) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PdspanError, match=r"cannot write: (File exists|Not a directory)"):
+        write(tmp_path / "file" / "record")
+
+
 class HalfFull:
     """A file on a disk that takes 10 more bytes and then none."""
 
