@@ -19,6 +19,7 @@ class Condition:
     buffers: str
     congestion: str
     slow_start_after_idle: bool
+    metrics_save: bool
     page_bytes: int
     payload_bytes: int
     concurrency: int
@@ -45,6 +46,7 @@ class Condition:
             f"{self.buffers} buffers" if self.buffers != "large" else "",
             self.congestion,
             "" if self.slow_start_after_idle else "no slow start after idle",
+            "TCP metrics saved" if self.metrics_save else "",
             f"page {format_bytes(self.page_bytes)}" if self.page_bytes else "",
             format_bytes(self.payload_bytes) if self.payload_bytes else "",
             f"{self.concurrency} at once" if self.concurrency > 1 else "",
@@ -71,6 +73,7 @@ def condition_of(link: LinkRecord, *, page: int = 0, payload: int = 0, at_once: 
         buffers=link.buffers,
         congestion=link.congestion,
         slow_start_after_idle=link.slow_start_after_idle,
+        metrics_save=link.metrics_save,
         page_bytes=page,
         payload_bytes=payload,
         concurrency=at_once,

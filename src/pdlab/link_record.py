@@ -24,5 +24,6 @@ def link_record(measured: MeasuredLink, default_congestion: str) -> LinkRecord:
             f" together, {measured.num_bytes} bytes"
         ),
         slow_start_after_idle=tcp.slow_start_after_idle,
+        metrics_save=tcp.metrics_save,
         notes=measured.limits,
     )

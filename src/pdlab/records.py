@@ -37,6 +37,7 @@ class LinkRecord:
     measured_rate_bps: float | None
     measured_with: str  # e.g. "one TCP connection, 2 s"
     slow_start_after_idle: bool = True
+    metrics_save: bool = False  # may a connection start with what an earlier one learned?
     notes: tuple[str, ...] = ()  # what this link cannot do, e.g. bytes in flight of a relay
 
 
