@@ -76,7 +76,7 @@ def compare_arms(
 ) -> Comparison:
     """Two arms of one record; by default its only two. Raises ConfigError."""
     chosen = metric_named(metric, record)
-    samples = samples_of(record, chosen)
+    samples = _measured(record, chosen)
     name_a, name_b = arms or _only_two(samples)
     pairs = _pairs(_of_arm(samples, name_a), _of_arm(samples, name_b))
     return _comparison(chosen, pairs, run_doubts(record), paired=True)
@@ -89,7 +89,7 @@ def compare_records(
     if isinstance(a, TransferRecord) != isinstance(b, TransferRecord):
         raise ConfigError("one record is of transfers, the other of serving: nothing to compare")
     chosen = metric_named(metric, a)
-    left, right = samples_of(a, chosen), samples_of(b, chosen)
+    left, right = _measured(a, chosen), _measured(b, chosen)
     if not comparable_results(a, b):
         left = [replace(samples, results={}) for samples in left]
     pairs = [
@@ -105,6 +105,13 @@ def calibrate(records: Iterable[Record], metric: str | None = None) -> Calibrati
     """From A/A runs, each a record with two arms that are equal but for their names."""
     found = [compare_arms(record, metric=metric).found for record in records]
     return Calibration(len(found), sum(found))
+
+
+def _measured(record: Record, metric: Metric) -> list[Samples]:
+    samples = samples_of(record, metric)
+    if not samples:
+        raise ConfigError("nothing was measured in this run: did it end early?")
+    return samples
 
 
 def _comparison(metric: Metric, pairs: Pairs, doubts: Iterable[str], *, paired: bool) -> Comparison:

@@ -208,6 +208,13 @@ def test_what_cannot_be_compared_is_one_line(arms, metric, problem: str) -> None
         compare_arms(record, arms, metric)
 
 
+def test_a_run_that_ended_before_its_first_request_has_no_arms() -> None:
+    with pytest.raises(ConfigError, match="nothing was measured"):
+        compare_arms(serving())
+    with pytest.raises(ConfigError, match="nothing was measured"):
+        compare_records(serving(*arm("a", SLOW)), serving())
+
+
 def test_records_of_two_kinds_or_without_a_common_arm() -> None:
     with pytest.raises(ConfigError, match="nothing to compare"):
         compare_records(transfer_record(), serving(*arm("a", SLOW)))
