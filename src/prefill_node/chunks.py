@@ -7,12 +7,12 @@ one more step costs. Pure: what is known of the link and of past steps is an arg
 
 from collections import deque
 from dataclasses import dataclass
-from statistics import median
 from typing import Protocol
 
 MIN_SHARE = 8  # no part is smaller than this share of a full step: small steps waste compute
-FIRST_GUESS = 1 / 16  # of a full step, for what a step costs beside its tokens: low, so it is tried
-MEMORY_STEPS = 64  # then a sample is forgotten: one odd step is not to keep the end whole for ever
+FIRST_GUESS = 1 / 16  # of a full step's time, for what a step costs beside its tokens
+ENOUGH_SAMPLES = 3
+MEMORY_STEPS = 64
 CLEARLY_SMALLER = 0.75
 
 
@@ -67,7 +67,9 @@ class StepTimes:
     """Learns ``StepTime`` from steps that computed one prompt alone.
 
     Two chunks of one prompt, one after the other, may differ in size but hardly in context: the
-    line through both gives the fixed part. Without such, lately, it is guessed.
+    line through both gives the fixed part. What disturbs a step makes it longer, so the least of
+    the lately seen counts; and as long as these are few, the low ``FIRST_GUESS``, so that ends are
+    cut now and then to find out.
     """
 
     def __init__(self, step_tokens: int) -> None:
@@ -90,11 +92,11 @@ class StepTimes:
         if self._last is None:
             return None
         num_tokens, seconds = self._last
-        if self._fixed:
-            step_s = median(fixed_s for _, fixed_s in self._fixed)
-        else:
+        fixed_s = [fixed_s for _, fixed_s in self._fixed]
+        if len(fixed_s) < ENOUGH_SAMPLES:
             full_s = seconds / num_tokens * self._step_tokens
-            step_s = min(seconds, FIRST_GUESS * full_s)
+            fixed_s.append(min(seconds, FIRST_GUESS * full_s))
+        step_s = min(fixed_s)
         return StepTime(step_s, max(0.0, seconds - step_s) / num_tokens)
 
     def _compare(self, larger: int, larger_s: float, smaller: int, smaller_s: float) -> None:
