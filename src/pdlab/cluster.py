@@ -55,7 +55,7 @@ class ServingCluster:
         overrides: Sequence[str] = (),
     ) -> None:
         hosts = {NodeRole.ROUTER: link.b, NodeRole.DECODE: link.b, NodeRole.PREFILL: link.a}
-        ports = free_ports(len(hosts))
+        ports = _free_ports(len(hosts))
         self._places = [
             Place(role, host, port) for (role, host), port in zip(hosts.items(), ports, strict=True)
         ]
@@ -65,7 +65,7 @@ class ServingCluster:
         for host in (link.a, link.b):
             addresses = {place.role: place.address_from(host, link) for place in self._places}
             lines = _toml_lines(settings, self._places, addresses)
-            self._file_of(host).write_text("\n".join(lines) + "\n")
+            self._file_of(host).write_text("\n".join(lines) + "\n", encoding="utf-8")
         self._processes: dict[NodeRole, subprocess.Popen[bytes]] = {}
 
     @property
@@ -137,7 +137,7 @@ class ServingCluster:
         self._processes.clear()
 
 
-def free_ports(count: int) -> list[int]:
+def _free_ports(count: int) -> list[int]:
     """Different ports, free on this machine: all are held open until all are known."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
@@ -150,7 +150,8 @@ def _toml_lines(
     settings: Mapping[str, Any], places: Sequence[Place], addresses: Mapping[NodeRole, str]
 ) -> Iterator[str]:
     """Dotted keys first: what follows a table's header belongs to that table."""
-    yield from (f"{key} = {json.dumps(value)}" for key, value in dotted(settings))
+    for key, value in _dotted(settings):
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"  # TOML has no surrogate pairs
     for place in places:
         role = place.role.value
         yield from ("", "[[nodes]]", f'name = "{role}"', f'role = "{role}"')
@@ -158,10 +159,10 @@ def _toml_lines(
         yield f'advertise = "{addresses[place.role]}"'
 
 
-def dotted(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+def _dotted(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Every plain value of nested tables, by its dotted key."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from dotted(value, (*path, key))
+            yield from _dotted(value, (*path, key))
         else:
             yield ".".join((*path, key)), value
