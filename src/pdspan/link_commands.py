@@ -159,8 +159,8 @@ def _exec(arguments: Namespace) -> int:
     sys.stdout.flush()
     try:
         os.execvp(command[0], command)
-    except FileNotFoundError:
-        raise ConfigError(f"link exec: no command {command[0]!r}") from None
+    except OSError as error:
+        raise ConfigError(f"link exec: {command[0]}: {error.strerror}") from None
 
 
 def _measure(arguments: Namespace) -> int:

@@ -107,4 +107,6 @@ BUFFERS = {
 
 def _within(what: str, value: float, least: float, most: float, unit: str) -> None:
     if not isfinite(value) or not least <= value <= most:
-        raise ConfigError(f"link: {what} {value:g} {unit}: it must be from {least:g} to {most:g}")
+        raise ConfigError(
+            f"link: {what} {value:g} {unit}: it must be from {least:g} to {most:.12g}"
+        )

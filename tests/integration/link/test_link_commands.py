@@ -84,7 +84,7 @@ def test_a_relay_needs_no_root(link_down: None) -> None:
         (["up", "--loss", "101%"], "'101%' is more than all: a share is at most 100%"),
         (
             ["up", "--queue", "10B"],
-            "link: queue 10 bytes (one packet): it must be from 1500 to inf",
+            "link: queue 10 bytes: it must be from 1500 to 1073741824",
         ),
         (["up", "--buffers", "huge"], "no TCP buffers 'huge'; there are: large, stock"),
         (["up", "--relay", "80a"], "link up --relay: '80a' is not a port"),

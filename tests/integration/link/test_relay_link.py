@@ -1,12 +1,15 @@
 """The relay: connections on loopback, late, at a rate, with a bound on what is on its way."""
 
+import os
 import time
+from pathlib import Path
 
 import pytest
 
 from link_traffic import echo, server_on, stream
 from pdcore.errors import ConfigError
-from pdlab.link import LinkProfile, open_link
+from pdlab.link import LinkProfile, known_links, open_link
+from pdspan.main import main
 
 MIB = 2**20
 
@@ -61,6 +64,17 @@ def test_a_relay_cannot_lose_packets() -> None:
         open_link("relay", LinkProfile(loss=0.1)),
     ):
         pass
+
+
+def test_what_is_no_program_is_said_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_link("relay", LinkProfile()):
+        (name,) = (s.name for s in known_links() if s.name.startswith(f"{os.getpid()}-"))
+        assert main(["link", "exec", "--name", name, "a", "--", str(tmp_path)]) == 2
+        assert capsys.readouterr().err.endswith(f"link exec: {tmp_path}: Permission denied\n")
+        assert main(["link", "exec", "--name", name, "a", "--", "no-such-program"]) == 2
+        assert "link exec: no-such-program: No such file" in capsys.readouterr().err
 
 
 def test_loopback_is_as_it_is() -> None:
