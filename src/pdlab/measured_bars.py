@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 
 from pdcore.errors import ConfigError
 from pdlab.bench import Model
@@ -40,6 +41,7 @@ def measure_bars(
     """Run every scenario of ``BARS`` from the directory ``scenarios``, and write into ``out``, over
     what an earlier measurement left there. ``repetitions``: instead of the scenarios' own."""
     host, commit = describe_host(), describe_commit()
+    (out / FILE_NAME).unlink(missing_ok=True)  # it judges the records that are now replaced
     results: list[BarResult] = []
     for name, judge in BARS.items():
         scenario = _serving(scenarios / f"{name}.toml")
@@ -47,8 +49,9 @@ def measure_bars(
             scenario = replace(scenario, repetitions=repetitions)
         path = out / f"{name}.jsonl"
         path.unlink(missing_ok=True)
-        with TemporaryDirectory(prefix="pdspan-lab-") as logs:
-            run_serving(scenario, model_of(scenario), path, report, logs=Path(logs))
+        logs = Path(mkdtemp(prefix="pdspan-lab-"))
+        run_serving(scenario, model_of(scenario), path, report, logs=logs)
+        rmtree(logs)  # of a run that fails they stay, since its error names them
         results += judge(read_serving(path))
     bars = MeasuredBars(host, commit, tuple(results))
     write_whole(out / FILE_NAME, json.dumps(asdict(bars), indent=1).encode() + b"\n")
