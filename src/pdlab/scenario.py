@@ -179,7 +179,7 @@ def serving_scenario(
 
 def overrides(settings: Mapping[str, Any]) -> list[str]:
     """``--set`` arguments for settings by dotted key. JSON's spelling of a value is TOML's."""
-    return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
 
 
 def _check(scenario: ServingScenario, where: str) -> None:
