@@ -18,7 +18,7 @@ from pdlab.host import describe_host
 from pdlab.link import Link, open_link
 from pdlab.link_record import link_record
 from pdlab.records import LinkRecord
-from pdlab.scenario import Arm, LinkPlan, ServingScenario, overrides
+from pdlab.scenario import LinkPlan, ServingScenario, overrides
 
 # One thread computes on each node: nodes that share a machine must not spin against each other.
 LAB_SETTINGS: Mapping[str, Any] = {"engine": {"threads": 1}}
@@ -72,10 +72,9 @@ def open_benches(
         yield benches
 
 
-def cluster_settings(scenario: ServingScenario, arm: Arm) -> ClusterSettings:
-    """The cluster that ``arm`` runs on, but for its nodes and the model's directory."""
-    table = merged(LAB_SETTINGS, scenario.cluster)
-    return cluster_from_table(table, overrides(arm.settings), origin=scenario.name)
+def cluster_settings(scenario: ServingScenario) -> ClusterSettings:
+    """Of all clusters, but for what an arm changes, the nodes and the model's directory."""
+    return cluster_from_table(merged(LAB_SETTINGS, scenario.cluster), origin=scenario.name)
 
 
 def _measured_link(stack: ExitStack, plan: LinkPlan) -> tuple[Link, LinkRecord]:

@@ -100,8 +100,12 @@ async def _at(http: httpx.AsyncClient, call: Call, due_s: float, start_s: float)
     """Send ``call`` at ``due_s``. Failing is an answer too."""
     await asyncio.sleep(due_s - monotonic())
     answer = Answer(call.index, scheduled_s=due_s - start_s, sent_s=monotonic() - start_s)
+    timeout_s = http.timeout.read  # httpx itself applies it to each read
     try:
-        await _stream(http, call, due_s, answer)
+        async with asyncio.timeout(timeout_s):
+            await _stream(http, call, due_s, answer)
+    except TimeoutError:
+        answer.status, answer.error = "timeout", f"no end of the answer within {timeout_s} s"
     except httpx.HTTPError as error:
         answer.status, answer.error = "transport_error", str(error) or type(error).__name__
     answer.e2e_s = monotonic() - due_s

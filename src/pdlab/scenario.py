@@ -16,7 +16,7 @@ from kvtransfer.limits import MODES
 from pdcore.errors import ConfigError
 from pdcore.settings import cluster_from_table
 from pdcore.typed_table import OneKindOf, OneOf, Within, read_table
-from pdlab.link import LINKS, LinkProfile, TcpSettings
+from pdlab.link import BUFFERS, LINKS, LinkProfile, TcpSettings
 from pdlab.quantities import parse_bits_per_s, parse_bytes, parse_seconds, parse_share
 from pdlab.workloads import ARRIVALS, WORKLOADS, Arrivals, Workload
 
@@ -56,7 +56,7 @@ class LinkPlan:
     loss: Share = "0%"
     jitter: Seconds = "0ms"
     queue: Annotated[str, Spells(parse_queue)] = "auto"
-    buffers: Annotated[str, OneOf(("large", "stock"))] = "large"
+    buffers: Annotated[str, OneOf(tuple(BUFFERS))] = "large"
     congestion: str | None = None  # None: the kernel's default
     slow_start_after_idle: bool = True
     metrics_save: bool = False
@@ -124,7 +124,7 @@ class ServingScenario:
     interleave_links: bool = False
     runs: Count = 1
     seed: int = 0
-    timeout_s: Annotated[float, Within(0, above=True)] = 60.0  # of one request
+    timeout_s: Annotated[float, Within(0, above=True)] = 60.0  # of one request, to its last token
     idle_s: Annotated[float, Within(0)] = 0.0
 
 

@@ -23,7 +23,7 @@ def header_of(scenario: ServingScenario) -> ServingHeader:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         config={
             "scenario": _without_directories(asdict(scenario)),
-            "cluster": asdict(cluster_settings(scenario, scenario.arms[0])),
+            "cluster": asdict(cluster_settings(scenario)),
         },
         arms=tuple(
             ArmRecord(arm.name, arm.mode, arm.placement, dict(arm.settings) or None)

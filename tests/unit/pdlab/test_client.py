@@ -119,3 +119,17 @@ async def test_failures_are_answers() -> None:
     assert (broken.status, broken.error) == ("transfer_error", "stalled")
     assert (unheard.status, unheard.error) == ("transport_error", "nobody there")
     assert (crashed.status, crashed.error) == ("http_500", "Internal Server Error")
+
+
+async def test_the_deadline_is_that_of_the_whole_request() -> None:
+    """Each token comes in time, the last one never does."""
+
+    async def drip() -> AsyncIterator[bytes]:
+        while True:
+            yield tokens(1)
+            await asyncio.sleep(0.01)
+
+    async with client(lambda _: httpx.Response(200, content=drip())) as http:
+        http.timeout = 0.2
+        (answer,) = await asyncio.wait_for(make_calls(http, [Call(0, {}, arrival_s=0.0)]), 30)
+    assert (answer.status, answer.error) == ("timeout", "no end of the answer within 0.2 s")

@@ -174,3 +174,12 @@ def test_a_workload_that_cannot_be_read_is_found_before_anything_is_up(tmp_path:
     with pytest.raises(ConfigError, match=r"missing\.jsonl"):
         run_serving(plan, Model(tmp_path, "tiny", range(9)), record, lambda task, fraction: None)
     assert not record.exists()
+
+
+def test_a_record_tells_the_cluster_from_what_an_arm_changes() -> None:
+    arms = [{"name": "small", "settings": {"engine.page_tokens": 8}}, {"name": "usual"}]
+    header = header_of(scenario(arms=arms, cluster={"engine": {"max_sequences": 5}}))
+    engine = header.config["cluster"]["engine"]
+    assert (engine["threads"], engine["max_sequences"]) == (1, 5)  # the laboratory's, and its own
+    assert engine["page_tokens"] != 8
+    assert [arm.settings for arm in header.arms] == [{"engine.page_tokens": 8}, None]
