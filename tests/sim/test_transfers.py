@@ -1,6 +1,7 @@
 """Sender half, simulated link, receiver half: properties that hold whatever the link does."""
 
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,8 +13,9 @@ from kvtransfer.limits import MODES
 from page_memory import TINY
 from pdcore.errors import PeerUnavailable, TransferFailed, UnknownTransfer
 from pdcore.settings import TransferSettings
-from simulated_transfers import Cut, Link, Request, SimulatedTransfer, Simulation
+from simulated_transfers import Cut, Link, Request, SimulatedTransfer, Simulation, Weather
 
+T = TypeVar("T")
 PATIENT = TransferSettings(
     frame_bytes=3 * TINY.page_bytes,
     window_bytes=4 * TINY.page_bytes,
@@ -69,6 +71,18 @@ requests = st.builds(
 )
 
 
+def timeline(values: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[tuple[float, T], ...]]:
+    return st.lists(st.tuples(st.floats(0.0, 8.0), values), max_size=6).map(tuple)
+
+
+weathers = st.builds(
+    Weather,
+    pings=timeline(st.floats(1e-4, 4.0)),
+    credits=timeline(st.integers(1, 12 * TINY.page_bytes)),
+    stripes=timeline(st.integers(1, 8)),
+)
+
+
 def assert_arrived(simulation: Simulation, transfer: SimulatedTransfer) -> None:
     assert transfer.sender_error is None
     assert transfer.committed_s is not None
@@ -85,15 +99,16 @@ def assert_nothing_held(simulation: Simulation) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @examples
-@given(transfer_settings, links, st.lists(requests, min_size=1, max_size=3))
+@given(transfer_settings, links, st.lists(requests, min_size=1, max_size=3), weathers)
 def test_every_page_arrives_once(
-    mode: str, values: TransferSettings, link: Link, wanted: list[Request]
+    mode: str, values: TransferSettings, link: Link, wanted: list[Request], weather: Weather
 ) -> None:
-    """Any delay, rate, jitter, cuts, duplicates, order of Push and Generate, and shared credit.
+    """Any delay, rate, jitter, cuts, duplicates, order of Push and Generate; a credit that is
+    shared and changes; connections that come and go; pings that say anything.
 
-    ``Simulation.check`` asserts windows, credit and single writes after every event.
+    ``Simulation.check`` asserts windows, credit, turns and single writes after every event.
     """
-    simulation = Simulation(mode, values, link, wanted)
+    simulation = Simulation(mode, values, link, wanted, weather)
     simulation.run()
     for transfer in simulation.transfers.values():
         assert_arrived(simulation, transfer)
@@ -109,6 +124,7 @@ def test_every_page_arrives_once(
     st.lists(requests, max_size=1),
     st.floats(0.0, 6.0),
     st.booleans(),
+    weathers,
 )
 def test_an_owner_leaves_at_any_moment(
     mode: str,
@@ -118,11 +134,12 @@ def test_an_owner_leaves_at_any_moment(
     others: list[Request],
     leaves_s: float,
     is_sender: bool,
+    weather: Weather,
 ) -> None:
     """Both ends end, by name; nothing is written afterwards; another transfer is not disturbed."""
     values = replace(values, park_s=20.0, resume_s=20.0)
     change = {"cancel_s": leaves_s} if is_sender else {"abort_s": max(leaves_s, request.expect_s)}
-    simulation = Simulation(mode, values, link, [replace(request, **change), *others])
+    simulation = Simulation(mode, values, link, [replace(request, **change), *others], weather)
     simulation.run()
     left, *rest = simulation.transfers.values()
     assert left.queue.state is SenderState.CLOSED

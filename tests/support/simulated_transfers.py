@@ -1,13 +1,14 @@
 """Both transfer halves joined by a simulated link, in virtual time.
 
-The real ``FrameQueue``, ``Credit`` and ``TransferRegistry``, and real wire bytes; only the clock,
-the link and the loop that asks the halves what to do are simulated. Each stripe is an ordered
-connection with its own delay; all share one line of ``rate`` bytes a second. After every event the
-invariants of ``Simulation.check`` are asserted.
+The real ``FrameQueue``, ``Credit``, ``PathEstimator`` and ``TransferRegistry``, and real wire
+bytes; only the clock, the link, ``Weather`` and the loop that asks the halves what to do are
+simulated. Each stripe is an ordered connection with its own delay; all share one line of ``rate``
+bytes a second. After every event the invariants of ``Simulation.check`` are asserted.
 """
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,7 +23,6 @@ from kvtransfer.limits import limits_for
 from kvtransfer.messages import Body, Extent, Frame, Handoff, Opening
 from kvtransfer.path import PathEstimator
 from kvtransfer.registry import TransferRegistry
-from kvtransfer.stripe_policy import StripePolicy
 from kvtransfer.window import window_for
 from page_memory import RECEIVER, SENDER, TINY, PageMemory, Target
 from pdcore.errors import PdspanError
@@ -65,6 +65,47 @@ class Link:
     seed: int
 
 
+@dataclass(frozen=True)
+class Weather:
+    """What a pair meets besides its transfers: (time, value) each, true or not."""
+
+    pings: tuple[tuple[float, float], ...] = ()
+    credits: tuple[tuple[float, int], ...] = ()  # what the receiver grants from then on
+    stripes: tuple[tuple[float, int], ...] = ()  # how many connections auto is to use
+
+
+class FairCredit(Credit):
+    """Counts how many frames pass a transfer that waits."""
+
+    def __init__(self, granted_bytes: int) -> None:
+        super().__init__(granted_bytes)
+        self.num_passed: Counter[TransferId] = Counter()
+
+    def take(self, transfer: TransferId, nbytes: int, window_bytes: int | None = None) -> bool:
+        is_taken = super().take(transfer, nbytes, window_bytes)
+        if is_taken:
+            self.num_passed.pop(transfer, None)
+            self.num_passed.update(list(self._waiting))
+        return is_taken
+
+    def leave_line(self, transfer: TransferId) -> None:
+        super().leave_line(transfer)
+        self.num_passed.pop(transfer, None)
+
+
+@dataclass
+class ToldStripes:
+    """A policy that does as it is told."""
+
+    num: int = 1
+
+    def num_stripes(self) -> int:
+        return self.num
+
+
+CALM = Weather()
+
+
 @dataclass(eq=False)
 class Connection:
     stripe: int
@@ -99,6 +140,7 @@ class SimulatedTransfer:
             stripes=simulation.stripes,
             settings=simulation.settings,
         )
+        self.num_connected = 0  # stripes that were opened once
         self.connections: dict[int, Connection] = {}  # what the sender writes to
         self.all_connections: list[Connection] = []
         self.busy: set[int] = set()
@@ -109,18 +151,25 @@ class SimulatedTransfer:
 
 class Simulation:
     def __init__(
-        self, mode: str, settings: TransferSettings, link: Link, requests: Sequence[Request]
+        self,
+        mode: str,
+        settings: TransferSettings,
+        link: Link,
+        requests: Sequence[Request],
+        weather: Weather = CALM,
     ) -> None:
         self.now = 0.0
         self.settings = settings
         self.limits = limits_for(mode, settings, TINY)
-        self.credit = Credit(settings.credit_bytes)
+        self.credit = FairCredit(settings.credit_bytes)
         self.path = PathEstimator()
-        self.stripes = StripePolicy(self.path)
+        self.stripes = ToldStripes()
         num_pages = sum(len(request.page_ready_s) for request in requests)
         self.sink = PageMemory(TINY, num_pages)
         self.registry = TransferRegistry(RECEIVER, TINY, self.sink, settings)
         self.transfers: dict[TransferId, SimulatedTransfer] = {}
+        self._credit_bytes = settings.credit_bytes  # as the receiver says
+        self._in_flight_bytes: dict[TransferId, int] = {}  # when it was checked last
         self._link = link
         self._random = random.Random(link.seed)
         self._line_free_s = 0.0
@@ -129,6 +178,12 @@ class Simulation:
         self._first_page = 0
         for number, request in enumerate(requests):
             self._add(number, request)
+        for at_s, rtt_s in weather.pings:
+            self._at(at_s, lambda rtt_s=rtt_s: self.path.on_ping(rtt_s, now=self.now))
+        for at_s, nbytes in weather.credits:
+            self._at(at_s, lambda nbytes=nbytes: self._set_credit(nbytes))
+        for at_s, num in weather.stripes:
+            self._at(at_s, lambda num=num: setattr(self.stripes, "num", num))
 
     def run(self) -> None:
         """Until nothing is left to happen."""
@@ -137,21 +192,31 @@ class Simulation:
                 return
             self.now, _, action = heapq.heappop(self._events)
             action()
+            self._widen()
             self._serve_line()
             self._watch_clocks()
             self.check()
         raise AssertionError("the simulation does not end")
 
     def check(self) -> None:
-        """Credit and windows hold; what the transfers have in flight is what the pair counts."""
-        window = self.limits.window_bytes or 0
-        frame = self.limits.frame.pages * self.limits.frame.layers * TINY.layer_bytes
-        queues = [transfer.queue for transfer in self.transfers.values()]
-        assert all(queue.in_flight_bytes <= max(window, frame) for queue in queues)
-        in_flight = sum(queue.in_flight_bytes for queue in queues)
-        assert in_flight == self.credit.in_flight_bytes
-        assert in_flight <= max(self.settings.credit_bytes, frame)
+        """Window and credit hold for what has left since the last check, and all the counts of
+        what is in flight agree; nobody waits longer than for one frame of each of the others."""
+        queues = {id_: transfer.queue for id_, transfer in self.transfers.items()}
+        in_flight = {id_: queue.in_flight_bytes for id_, queue in queues.items()}
+        total = sum(in_flight.values())
+        assert total == self.credit.in_flight_bytes == self.path.in_flight_bytes
+        for id_, nbytes in in_flight.items():
+            if nbytes > self._in_flight_bytes.get(id_, 0):
+                self._check_room(queues[id_], total)
+        self._in_flight_bytes = in_flight
         assert all(times == 1 for times in self.sink.num_writes.values())
+        assert all(num < len(queues) for num in self.credit.num_passed.values())
+
+    def _check_room(self, queue: FrameQueue, total: int) -> None:
+        frame = self.limits.frame.pages * self.limits.frame.layers * TINY.layer_bytes
+        assert total <= max(self.credit.granted_bytes, frame)
+        bounded = total if self.limits.is_adaptive else queue.in_flight_bytes
+        assert bounded <= max(queue.window_bytes, frame)
 
     def _add(self, number: int, request: Request) -> None:
         transfer = SimulatedTransfer(self, number, request, self._first_page)
@@ -161,8 +226,6 @@ class Simulation:
             self._at(ready_s, lambda page=page: self._pages_ready(transfer, page + 1))
         self._at(request.page_ready_s[-1] + request.handoff_s, lambda: self._hand_off(transfer))
         self._at(request.expect_s, lambda: self._expect(transfer))
-        for stripe in range(transfer.queue.max_stripes):
-            self._at(0.0, lambda stripe=stripe: self._connect(transfer, stripe))
         for cut in request.cuts:
             self._at(cut.at_s, lambda cut=cut: self._cut(transfer, cut))
         if request.cancel_s is not None:
@@ -173,7 +236,19 @@ class Simulation:
     def _at(self, time_s: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._events, (max(time_s, self.now), next(self._order), action))
 
+    def _set_credit(self, nbytes: int) -> None:
+        """The sender is told with a ``Standing``, and by every reply from now on."""
+        self._credit_bytes = nbytes
+        self._at(self.now + self._link.delays_s[0], lambda: self.credit.grant(nbytes))
+
     # The sender's side.
+
+    def _widen(self) -> None:
+        """Open the stripes that are to have a stream and never had one."""
+        for transfer in self.transfers.values():
+            while transfer.num_connected < transfer.queue.num_stripes:
+                transfer.num_connected += 1
+                self._connect(transfer, transfer.num_connected - 1)
 
     def _pages_ready(self, transfer: SimulatedTransfer, num_pages: int) -> None:
         transfer.queue.pages_ready(num_pages, self.now)
@@ -363,7 +438,7 @@ class Simulation:
 
     def _reply(self, transfer: SimulatedTransfer, connection: Connection) -> None:
         assert connection.incoming is not None
-        data = encode_reply(connection.incoming.reply(self.settings.credit_bytes))
+        data = encode_reply(connection.incoming.reply(self._credit_bytes))
         for _ in range(self._copies()):
             connection.up_s = max(connection.up_s, self.now + self._delay(connection))
             self._at(connection.up_s, lambda: self._replied(transfer, connection, data))
@@ -372,10 +447,10 @@ class Simulation:
 
     def _serve_line(self) -> None:
         """Whose turn the pair's credit makes it, tries again."""
-        while (transfer_id := self.credit.next_in_line()) is not None:
+        while (first := self.credit.next_in_line()) is not None:
             before = self.credit.in_flight_bytes
-            self._pump(self.transfers[transfer_id])
-            if self.credit.in_flight_bytes == before:
+            self._pump(self.transfers[first])
+            if (self.credit.in_flight_bytes, self.credit.next_in_line()) == (before, first):
                 return
 
     def _watch_clocks(self) -> None:
