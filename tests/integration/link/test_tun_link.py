@@ -33,6 +33,12 @@ def test_round_trips_take_what_was_asked_for() -> None:
     assert (measured.kind, measured.profile) == ("tun", link.profile)
 
 
+def test_a_line_of_few_packets_per_second_has_a_rate() -> None:
+    """A packet takes 0.24 s: most of the short spans in which bytes are counted have none."""
+    with open_link("tun", LinkProfile(rate_bps=5e4)) as link:
+        assert 0 < link.measure().rate_bps < 1e5
+
+
 def test_streams_arrive_intact_over_loss_and_a_short_queue_both_ways() -> None:
     """Super-packets lose segments in the middle and at the tail; TCP repairs what is left."""
     profile = LinkProfile(rtt_s=0.002, rate_bps=1e9, loss=0.01, jitter_s=0.001, queue_bytes=40_000)
