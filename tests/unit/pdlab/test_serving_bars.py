@@ -5,58 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+import sample_records
 from pdcore.errors import ConfigError
 from pdlab.records import LinkRecord, RequestRecord, ServingRecord
-from pdlab.scenario import serving_scenario
 from pdlab.serving_bars import decode_under_transfers, exposed_by_distance, first_after_idle
-from pdlab.serving_records import header_of
 
-HEADER = header_of(
-    serving_scenario(
-        {
-            "name": "bars",
-            "about": "For a test.",
-            "workload": {"kind": "fixed", "prompt_tokens": 8, "output_tokens": 2},
-            "arms": [{"name": "auto"}],
-            "links": [{}],
-        },
-        "bars.toml",
-    )
-)
-
-LINK = LinkRecord(
-    kind="tun",
-    rtt_s=0.0,
-    rate_bps=1e9,
-    loss=0.0,
-    jitter_s=0.0,
-    queue_bytes=None,
-    buffers="large",
-    congestion="bbr",
-    rtt_min_s=0.0,
-    rtt_median_s=0.0,
-    measured_rate_bps=1e9,
-    measured_with="",
-)
-
-REQUEST = RequestRecord(
-    arm="auto",
-    repetition=1,
-    index=0,
-    link=0,
-    scheduled_s=0.0,
-    sent_s=0.0,
-    status="ok",
-    ttft_s=1.0,
-    e2e_s=2.0,
-    itl_s=(),
-    prompt_tokens=8,
-    token_ids=(1, 2),
-)
+LINK = replace(sample_records.LINK, rtt_s=0.0)
+REQUEST = replace(sample_records.REQUEST, repetition=1, ttft_s=1.0, e2e_s=2.0, itl_s=())
 
 
 def record(links: Iterable[LinkRecord], requests: Iterable[RequestRecord]) -> ServingRecord:
-    return ServingRecord(HEADER, tuple(links), tuple(requests), complete=True)
+    return ServingRecord(
+        sample_records.serving_header(), tuple(links), tuple(requests), complete=True
+    )
 
 
 def distance(arm: str, block: int, near_s: float, far_s: float) -> list[RequestRecord]:

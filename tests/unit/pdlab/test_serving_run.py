@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import sample_records
 from pdcore.errors import ConfigError
 from pdlab.bench import Model
 from pdlab.client import Answer
@@ -112,20 +113,7 @@ def test_how_many_arrive_at_once() -> None:
     assert num_at_once(requests(0.0, 0.0, 0.4)) == 1  # not a burst
 
 
-REQUEST = RequestRecord(
-    arm="a",
-    repetition=1,
-    index=0,
-    link=0,
-    scheduled_s=0.0,
-    sent_s=0.0,
-    status="ok",
-    ttft_s=0.1,
-    e2e_s=0.2,
-    itl_s=(),
-    prompt_tokens=8,
-    token_ids=(1, 2),
-)
+REQUEST = replace(sample_records.REQUEST, arm="a", repetition=1)
 
 
 def outcome(*requests: RequestRecord):
