@@ -23,6 +23,7 @@ from pdcore.cluster import NodeRole
 from pdcore.errors import PeerUnavailable
 from pdlab.client_process import ClientProcess
 from pdlab.link import Host, Link
+from pdlab.record_files import disk_errors
 
 READY_S = 240.0  # torch is imported and a model read, three times on a few cores
 STOP_S = 15.0
@@ -61,11 +62,12 @@ class ServingCluster:
         ]
         self._directory = directory
         self._overrides = overrides
-        directory.mkdir(parents=True, exist_ok=True)
-        for host in (link.a, link.b):
-            addresses = {place.role: place.address_from(host, link) for place in self._places}
-            lines = _toml_lines(settings, self._places, addresses)
-            self._file_of(host).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        with disk_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            for host in (link.a, link.b):
+                addresses = {place.role: place.address_from(host, link) for place in self._places}
+                lines = _toml_lines(settings, self._places, addresses)
+                self._file_of(host).write_text("\n".join(lines) + "\n", encoding="utf-8")
         self._processes: dict[NodeRole, subprocess.Popen[bytes]] = {}
 
     @property
@@ -74,9 +76,6 @@ class ServingCluster:
 
     def log_of(self, role: NodeRole) -> Path:
         return self._directory / f"{role.value}.log"
-
-    def pid_of(self, role: NodeRole) -> int:
-        return self._processes[role].pid
 
     def wait_until_ready(self, client: ClientProcess) -> None:
         """Until requests can be served. Raises PeerUnavailable with what a node said last."""

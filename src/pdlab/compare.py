@@ -78,6 +78,8 @@ def compare_arms(
     chosen = metric_named(metric, record)
     samples = _measured(record, chosen)
     name_a, name_b = arms or _only_two(samples)
+    if name_a == name_b:
+        raise ConfigError(f"--arms: arm {name_a!r} with itself is no comparison: choose two")
     pairs = _pairs(_of_arm(samples, name_a), _of_arm(samples, name_b))
     return _comparison(chosen, pairs, run_doubts(record), paired=True)
 

@@ -38,7 +38,7 @@ def write_transfer(path: Path, record: TransferRecord) -> None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """All of ``content`` under ``path``, or PdspanError and whatever was there before."""
-    with _disk_errors(path):
+    with disk_errors(path):
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             path.write_bytes(content)  # a device or a pipe: there is nothing to rename onto
             return
@@ -58,7 +58,7 @@ class ServingWriter:
         self._path = path
         self._num_links = 0
         self._num_requests = 0
-        with _disk_errors(path):
+        with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
                 raise ConfigError(f"{path}: exists; records are never written over")
@@ -91,7 +91,7 @@ class ServingWriter:
 
     def _append(self, kind: str, fields: dict[str, Any]) -> None:
         line = _json({"record": kind, **fields}).encode() + b"\n"
-        with _disk_errors(self._path):
+        with disk_errors(self._path):
             start = self._file.tell()
             try:
                 _write_all(self._file.write, line)
@@ -192,6 +192,15 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
     return table
 
 
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """What the disk refuses is a PdspanError that names ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise PdspanError(f"{path}: cannot write: {error.strerror}") from None
+
+
 def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -218,11 +227,3 @@ def _write_all(write: Callable[[memoryview], int | None], data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[write(rest) or 0 :]
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise PdspanError(f"{path}: cannot write: {error.strerror}") from None

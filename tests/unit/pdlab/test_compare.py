@@ -199,6 +199,7 @@ def test_tokens_of_two_runs_whose_prompts_are_not_known_are_not_compared() -> No
     [
         (None, None, "the arms are a, b, c: choose two"),
         (("a", "z"), None, "no arm 'z' in the record; it has a, b, c"),
+        (("a", "a"), None, "arm 'a' with itself"),
         (("a", "b"), "speed", "--metric is 'speed'; for this kind of record ttft_s"),
     ],
 )
