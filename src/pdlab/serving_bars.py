@@ -30,14 +30,15 @@ class BarResult:
     limit: float
     unit: str
     passed: bool
-    low: float  # of the 95 % interval of ``value``
+    low: float  # of the interval of ``value``, see ``median_interval``
     high: float
     values: tuple[float, ...]
     beside: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         verdict = "met" if self.passed else "NOT met"
-        figure = f"{self.value:.2f} {self.unit} ({self.low:.2f} to {self.high:.2f})"
+        sure = f"{self.low:.2f} to {self.high:.2f}, of {len(self.values)} blocks"
+        figure = f"{self.value:.2f} {self.unit} ({sure})"
         head = f"{self.what}: {figure}, at most {self.limit:g}: {verdict}"
         return "\n  ".join([head, *self.beside])
 

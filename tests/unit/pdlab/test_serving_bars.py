@@ -41,6 +41,7 @@ def test_exposed_time_is_compared_block_by_block_in_round_trips() -> None:
     assert bar.values == pytest.approx((1.0, 1.2, 1.4))
     assert bar.value == pytest.approx(1.2)
     assert bar.passed
+    assert "1.20 RTT (1.00 to 1.40, of 3 blocks), at most 1.3: met" in str(bar)
     assert "sequential, exposed time: 500.0 ms and 6500.0 ms" in str(bar)
     slow = [replace(r, exposed_s=(r.exposed_s or 0) + 0.02 * r.link) for r in requests]
     (bar,) = exposed_by_distance(record([LINK, replace(LINK, rtt_s=0.05)], slow))
