@@ -19,6 +19,7 @@ from pdcore.typed_table import OneKindOf, OneOf, Within, read_table
 from pdlab.link import BUFFERS, LINKS, LinkProfile, TcpSettings
 from pdlab.quantities import parse_bits_per_s, parse_bytes, parse_seconds, parse_share
 from pdlab.workloads import ARRIVALS, WORKLOADS, Arrivals, Workload
+from pdlab.workloads.arrivals import Burst
 
 Count = Annotated[int, Within(1)]
 
@@ -192,6 +193,8 @@ def _check(scenario: ServingScenario, where: str) -> None:
             _ = link.profile, link.tcp
         except ConfigError as error:
             raise ConfigError(f"{where}: links[{i}]: {error}") from None
+    if scenario.at_once and not isinstance(scenario.arrivals, Burst):
+        raise ConfigError(f"{where}: at_once needs arrivals of kind 'burst', to come at once")
     for i, arm in enumerate(scenario.arms):
         cluster_from_table(
             scenario.cluster, overrides(arm.settings), origin=f"{where}: cluster of arms[{i}]"

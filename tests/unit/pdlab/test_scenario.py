@@ -96,6 +96,7 @@ def test_a_files_path_is_relative_to_the_scenario(tmp_path: Path) -> None:
         ("transfer.window_bytes", "transfer.windw", r"cluster of arms\[1\]: .*unknown key 'windw'"),
         ("[[links]]", "[[link]]", "unknown key 'link'; did you mean 'links'"),
         ("[workload]", "level = 5\n[workload]", "level is 5; one of serving, transfer"),
+        ("[workload]", "at_once = [1, 8]\n[workload]", "at_once needs arrivals of kind 'burst'"),
         ("name =", "name", "not valid TOML"),
     ],
 )

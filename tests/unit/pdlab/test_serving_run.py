@@ -30,13 +30,16 @@ TABLE = {
 }
 
 
+BURST = {"kind": "burst"}
+
+
 def scenario(**fields: object):
     return serving_scenario({**TABLE, **fields}, "order.toml")
 
 
 @pytest.mark.parametrize("interleave", [False, True])
 def test_blocks_hold_every_arm_once_and_differ_in_order(interleave: bool) -> None:
-    plan = scenario(interleave_links=interleave, at_once=(1, 4))
+    plan = scenario(interleave_links=interleave, at_once=(1, 4), arrivals=BURST)
     groups = link_groups(plan)
     assert groups == ([(0, 1)] if interleave else [(0,), (1,)])
     runs = [run for links in groups for run in runs_of(plan, links, "0/1")]
@@ -57,7 +60,7 @@ def test_blocks_hold_every_arm_once_and_differ_in_order(interleave: bool) -> Non
 
 def test_an_arm_may_take_part_in_some_blocks_only() -> None:
     arms = [{"name": "a"}, {"name": "slow", "every": 3, "num_requests": 1}]
-    plan = scenario(arms=arms, links=[{}], at_once=(2,), warmup=1, repetitions=6)
+    plan = scenario(arms=arms, links=[{}], at_once=(2,), arrivals=BURST, warmup=1, repetitions=6)
     runs = [*runs_of(plan, (0,), "0/1")]
     assert [run.repetition for run in runs if run.arm.name == "slow"] == [0, 3, 6]
     assert {run.num_requests for run in runs if run.arm.name == "slow"} == {1}
