@@ -17,10 +17,10 @@ struct packet packet_parse(const uint8_t *bytes, size_t size) {
     /* virtio.hdr_len is only a hint; the headers themselves say where the payload starts. */
     const uint8_t *ip = bytes + VIRTIO_SIZE;
     const uint32_t ip_header = (ip[0] & 15u) * 4;
-    if (ip_size < ip_header + sizeof(struct tcphdr))
+    if (ip_header < sizeof(struct iphdr) || ip_size < ip_header + sizeof(struct tcphdr))
         return packet;
-    const uint32_t header = ip_header + (ip[ip_header + 12] >> 4) * 4;
-    if (ip_size <= header + virtio.gso_size)
+    const uint32_t tcp_header = (ip[ip_header + 12] >> 4) * 4u, header = ip_header + tcp_header;
+    if (tcp_header < sizeof(struct tcphdr) || ip_size <= header + virtio.gso_size)
         return packet;
     packet.header_size = header;
     packet.segment_size = virtio.gso_size;
@@ -61,11 +61,13 @@ static uint16_t pseudo_header_sum(const struct iphdr *ip, uint32_t tcp_size) {
     return fold(add_words(add_words(0, &ip->saddr, 8), tail, sizeof tail));
 }
 
-static void patch_ip(struct iphdr *ip, uint32_t first, uint32_t size) {
+/* `options` are what follows `ip` up to the TCP header. */
+static void patch_ip(struct iphdr *ip, const uint8_t *options, uint32_t first, uint32_t size) {
     ip->tot_len = htons((uint16_t)size);
     ip->id = htons((uint16_t)(ntohs(ip->id) + first));
     ip->check = 0;
-    ip->check = (uint16_t)~fold(add_words(0, ip, ip->ihl * 4u));
+    const uint32_t sum = add_words(0, ip, sizeof *ip);
+    ip->check = (uint16_t)~fold(add_words(sum, options, ip->ihl * 4u - sizeof *ip));
 }
 
 static void patch_tcp(struct tcphdr *tcp, uint32_t skipped_bytes, int is_first, int is_last) {
@@ -95,7 +97,8 @@ size_t packet_cut(const struct packet *packet, uint32_t first, uint32_t num, uin
     patch_tcp(&tcp, skipped, first == 0, first + num == packet->num_segments);
     tcp.check = pseudo_header_sum(&ip, header - ip_header + kept);
     memcpy(ip_bytes + ip_header, &tcp, sizeof tcp);
-    patch_ip((struct iphdr *)ip_bytes, first, header + kept);
+    patch_ip(&ip, ip_bytes + sizeof ip, first, header + kept);
+    memcpy(ip_bytes, &ip, sizeof ip);
 
     struct virtio_net_hdr *virtio = (struct virtio_net_hdr *)to;
     if (num == 1) {

@@ -117,3 +117,12 @@ def test_a_header_that_lies_about_its_size_is_one_packet() -> None:
     whole = super_packet(bytes(5000), 1448, ACK)
     assert parse(whole[:25]).num_segments == 1
     assert parse(whole[: 10 + HEADER + 1448]).num_segments == 1
+
+
+@pytest.mark.parametrize("at", [10, 10 + 20 + 12], ids=["IP", "TCP"])
+@pytest.mark.parametrize("words", range(5))
+def test_a_header_shorter_than_can_be_is_one_packet(at: int, words: int) -> None:
+    """Else its fields would be read and put right where they are not, past what was copied."""
+    damaged = bytearray(super_packet(bytes(5000), 1448, ACK))
+    damaged[at] = 0x40 | words if at == 10 else words << 4
+    assert parse(bytes(damaged)).num_segments == 1
