@@ -2,8 +2,9 @@
 
 A sample is taken with every acknowledgement: what arrived in the last ``span_s``, but not since
 before the acknowledged frame left. It is *limited* when the sender, not the path, may have kept it
-small: such a sample may raise the estimate, never lower it, and the time that it took makes no
-other expire. Nor does silence: a path that was cut for a while has not become slower.
+small, since there was a pause in what it covers: such a sample may raise the estimate, never lower
+it, and the time that it took makes no other expire. Nor does silence: a path that was cut for a
+while has not become slower.
 """
 
 from collections import deque
@@ -15,12 +16,13 @@ SILENCE = 0.5  # of the horizon without an arrival
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The pair's count when a frame left: until ``delivered_s`` so many bytes had arrived."""
+    """The pair's count when a frame left: until ``delivered_s`` so many bytes had arrived, and the
+    sender had paused so often."""
 
     sent_s: float
     delivered_s: float
     delivered_bytes: int
-    is_limited: bool
+    num_pauses: int
 
 
 class DeliveryRate:
@@ -38,16 +40,17 @@ class DeliveryRate:
         self._grown_bytes_per_s = 0.0
         self._arrived_bytes = 0
         self._arrivals = deque([(0.0, 0)])  # (time, bytes so far); the first is a span ago
-        self._paused_s: float | None = None
+        self._num_pauses = 0
+        self._num_pauses_arrived = 0
+        self._flowing_s = 0.0  # when the first frame after the last of these arrived
 
     @property
     def bytes_per_s(self) -> float | None:
         return self._samples[0][1] if self._samples else None
 
-    def pause(self, now: float) -> None:
-        """The sender holds back, or has nothing to send: until a frame that is sent later arrives,
-        samples are limited."""
-        self._paused_s = now
+    def pause(self) -> None:
+        """The sender holds back, or has nothing to send."""
+        self._num_pauses += 1
 
     def forget(self) -> None:
         """The line has changed: only the latest sample counts."""
@@ -58,8 +61,7 @@ class DeliveryRate:
         """A frame leaves; ``is_first``: nothing else is in flight."""
         if is_first:
             self._restart(now)
-        last_s, last_bytes = self._arrivals[-1]
-        return Mark(now, last_s, last_bytes, is_limited=self._paused_s is not None)
+        return Mark(now, *self._arrivals[-1], self._num_pauses)
 
     def delivered(
         self,
@@ -73,18 +75,12 @@ class DeliveryRate:
     ) -> None:
         """Samples that are older than ``horizon_s`` no longer count, unless the estimate ``holds``
         them."""
-        silence_s = now - self._arrivals[-1][0]
-        self._arrived_bytes += nbytes
-        if silence_s > SILENCE * horizon_s:
-            self._restart(now)
-        else:
-            self._arrivals.append((now, self._arrived_bytes))
-        if self._paused_s is not None and mark.sent_s > self._paused_s:
-            self._paused_s = None
-        rate = self._sample(mark, span_s, now)
-        if rate is None:
+        silence_s = self._arrive(mark, nbytes, horizon_s, now)
+        start_s, start_bytes = self._start(mark, span_s, now)
+        if start_s == now:
             return
-        if mark.is_limited:
+        rate = (self._arrived_bytes - start_bytes) / (now - start_s)
+        if start_s < self._flowing_s:
             self._raise(rate)
             return
         self._clock_s += min(silence_s, SILENCE * horizon_s)
@@ -93,19 +89,31 @@ class DeliveryRate:
         if not holds:
             self._expire(horizon_s)
 
+    def _arrive(self, mark: Mark, nbytes: int, horizon_s: float, now: float) -> float:
+        """Says how long nothing had arrived."""
+        silence_s = now - self._arrivals[-1][0]
+        self._arrived_bytes += nbytes
+        if silence_s > SILENCE * horizon_s:
+            self._restart(now)
+        else:
+            self._arrivals.append((now, self._arrived_bytes))
+        if mark.num_pauses > self._num_pauses_arrived:
+            self._num_pauses_arrived = mark.num_pauses
+            self._flowing_s = now
+        return silence_s
+
     def _restart(self, now: float) -> None:
         """What was before is no part of any sample."""
         self._arrivals = deque([(now, self._arrived_bytes)])
 
-    def _sample(self, mark: Mark, span_s: float, now: float) -> float | None:
-        """None while it would be over less than a span, and less than the frame's flight."""
+    def _start(self, mark: Mark, span_s: float, now: float) -> tuple[float, int]:
+        """Where a sample begins; ``now`` while it would be over less than a span, and less than the
+        frame's flight."""
         while len(self._arrivals) > 1 and self._arrivals[1][0] <= now - span_s:
             self._arrivals.popleft()
-        start_s, start_bytes = max(self._arrivals[0], (mark.delivered_s, mark.delivered_bytes))
-        is_whole = now - start_s >= span_s or start_s == mark.delivered_s
-        if now <= start_s or not is_whole:
-            return None
-        return (self._arrived_bytes - start_bytes) / (now - start_s)
+        start = max(self._arrivals[0], (mark.delivered_s, mark.delivered_bytes))
+        is_whole = now - start[0] >= span_s or start[0] == mark.delivered_s
+        return start if is_whole else (now, 0)
 
     def _raise(self, rate: float) -> None:
         if rate > (self.bytes_per_s or 0.0):

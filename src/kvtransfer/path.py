@@ -6,7 +6,7 @@ flight (``window``).
 """
 
 from kvtransfer.delivery_rate import DeliveryRate, Mark
-from kvtransfer.round_trip import Ping, RoundTrip
+from kvtransfer.round_trip import Finding, Ping, RoundTrip
 
 GAIN = 2.0  # how many times what the path holds is to be in flight
 NARROW = 0.25  # the same while the round trip is in doubt: so little that a queue of it is short
@@ -14,7 +14,7 @@ SLOWER = 0.8  # than the best rate since the round trip was confirmed: does it s
 # A rate is measured over the time that a full flight takes, and believed for a while if it is not
 # seen again. On a short path the two programs need longer than the path.
 SPAN_ROUND_TRIPS, LEAST_SPAN_S = 2, 0.1
-HORIZON_ROUND_TRIPS, LEAST_HORIZON_S = 8, 0.4
+HORIZON_ROUND_TRIPS, LEAST_HORIZON_S = 6, 0.3
 
 
 class PathEstimator:
@@ -63,13 +63,12 @@ class PathEstimator:
     def on_ping(self, rtt_s: float, *, now: float) -> None:
         """A small message came back after ``rtt_s``. What may be sent may have changed."""
         if self.is_in_doubt:
-            self._rate.pause(now)
-        if self._round_trip.on_ping(self._ping(rtt_s), now):
+            self._rate.pause()
+        finding = self._round_trip.on_ping(self._ping(rtt_s), now)
+        if finding is Finding.AS_BEFORE:
             self._rate.forget()
-        is_confirmed = self._round_trip.confirmed_s == now
-        self._best_rate = max(
-            self._rate.bytes_per_s or 0.0, 0.0 if is_confirmed else self._best_rate
-        )
+        best = self._best_rate if finding is Finding.NOTHING else 0.0
+        self._best_rate = max(best, self._rate.bytes_per_s or 0.0)
         self._peak_bytes, self._peak_frames = self.in_flight_bytes, self._num_in_flight
 
     def sent(self, nbytes: int, *, is_limited: bool = False, now: float) -> Mark:
@@ -78,7 +77,7 @@ class PathEstimator:
         ``is_limited``: its sender is bound to send less than the path might take.
         """
         if is_limited or self.is_in_doubt:
-            self._rate.pause(now)
+            self._rate.pause()
         mark = self._rate.sent(is_first=not self._num_in_flight, now=now)
         self._num_in_flight += 1
         self.in_flight_bytes += nbytes
@@ -106,7 +105,7 @@ class PathEstimator:
 
     def nothing_to_send(self, *, now: float) -> None:
         """The window has room, and no transfer of the pair has a page that could leave."""
-        self._rate.pause(now)
+        self._rate.pause()
 
     def _ended(self, nbytes: int, num_frames: int = 1) -> None:
         self.in_flight_bytes -= nbytes

@@ -8,6 +8,7 @@ it; then a longer ping does not mean a longer path. So when it is too long to be
 
 from collections import deque
 from dataclasses import dataclass
+from enum import StrEnum
 
 NUM_PINGS = 5
 LONGER = 1.25  # times the estimate: not to be explained by chance
@@ -28,46 +29,54 @@ class Ping:
     is_slower: bool = False
 
 
+class Finding(StrEnum):
+    NOTHING = "nothing"
+    CONFIRMED = "confirmed"  # this ping says what the round trip is
+    AS_BEFORE = "as before"  # a doubt has ended: the path is no longer
+    LONGER = "longer"  # a doubt has ended: it is
+
+
 class RoundTrip:
     """``seconds`` is the estimate, None before the first ping."""
 
     def __init__(self) -> None:
         self.is_doubted = False
-        self.confirmed_s = 0.0  # when a ping last said what the round trip is
         self._pings: deque[float] = deque(maxlen=NUM_PINGS)
+        self._known_s = 0.0  # when a ping last told something
         self._num_doubtful = 0  # pings since the doubt began
 
     @property
     def seconds(self) -> float | None:
         return min(self._pings, default=None)
 
-    def on_ping(self, ping: Ping, now: float) -> bool:
-        """Says whether a doubt has ended, with the path as long as before."""
-        was_doubted, seconds = self.is_doubted, self.seconds
+    def on_ping(self, ping: Ping, now: float) -> Finding:
+        finding = self._find(ping, now)
+        if finding is not Finding.NOTHING:
+            self.is_doubted = False
+            self._known_s = now
+        return finding
+
+    def _find(self, ping: Ping, now: float) -> Finding:
+        seconds = self.seconds
         self._num_doubtful += 1
         if seconds is None or self._is_near(ping, seconds):
             self._pings.append(ping.rtt_s)
-            self._confirm(now)
-            return was_doubted
+            return Finding.AS_BEFORE if self.is_doubted else Finding.CONFIRMED
         longer_s = max(LONGER * seconds, seconds + LONGER_S)
         is_longer = ping.rtt_s - ping.queue_s > longer_s
-        if was_doubted and (ping.is_narrow or self._num_doubtful > PATIENCE):
-            if is_longer:
-                self._pings = deque([ping.rtt_s], maxlen=NUM_PINGS)
-            self._confirm(now)
-            return not is_longer
-        is_overdue = now - self.confirmed_s > OVERDUE_S
-        is_strange = is_longer or ping.is_slower or is_overdue
-        if ping.rtt_s > longer_s and is_strange and not was_doubted:
+        if self.is_doubted and (ping.is_narrow or self._num_doubtful > PATIENCE):
+            return self._accept(ping.rtt_s) if is_longer else Finding.AS_BEFORE
+        is_strange = is_longer or ping.is_slower or now - self._known_s > OVERDUE_S
+        if ping.rtt_s > longer_s and is_strange and not self.is_doubted:
             self.is_doubted = True
             self._num_doubtful = 0
-        return False
+        return Finding.NOTHING
+
+    def _accept(self, rtt_s: float) -> Finding:
+        self._pings = deque([rtt_s], maxlen=NUM_PINGS)
+        return Finding.LONGER
 
     def _is_near(self, ping: Ping, seconds: float) -> bool:
         """Whether it may be taken as it is: little longer, with no queue of ours at least."""
         is_clear = ping.queue_s <= (LONGER - 1) * seconds
         return ping.rtt_s <= LONGER * seconds or (is_clear and ping.rtt_s <= seconds + LONGER_S)
-
-    def _confirm(self, now: float) -> None:
-        self.is_doubted = False
-        self.confirmed_s = now
