@@ -65,6 +65,7 @@ class Flight:
 
     def nothing_to_send(self, now: float) -> None:
         """No page may leave, as far as the producer is concerned."""
+        self.leave_line()
         is_filled = self._path.in_flight_bytes >= self._window.window_bytes()
         if not is_filled and self._credit.next_in_line() is None:
             self._path.nothing_to_send(now=now)

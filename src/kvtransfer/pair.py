@@ -18,12 +18,12 @@ from kvtransfer.credit import Credit
 from kvtransfer.data_channels import DataChannels, Dialer, PushStream
 from kvtransfer.framing import decode_standing, encode_attach
 from kvtransfer.handshake import PROTOCOL, check_epoch, check_standing
+from kvtransfer.kernel_tcp import backs_off_on_loss, max_send_buffer_bytes
 from kvtransfer.limits import MODES
 from kvtransfer.messages import AttachRequest, Identity, Standing
 from kvtransfer.path import PathEstimator
 from kvtransfer.path_watch import pings, tcp_samples
 from kvtransfer.stripe_policy import StripePolicy
-from kvtransfer.tcp_buffers import max_send_buffer_bytes
 from kvtransfer.warmer import Busy, Warmer
 from pdcore.cluster import Epoch
 from pdcore.errors import LayoutMismatch, PdspanError, PeerUnavailable, ProtocolViolation
@@ -59,7 +59,11 @@ class Pair:
         self.credit = Credit()
         self.path = PathEstimator()
         self.send_buffer_bytes = max_send_buffer_bytes()  # the most of one connection
-        self.stripes = StripePolicy(self.path, send_buffer_bytes=self.send_buffer_bytes)
+        self.stripes = StripePolicy(
+            self.path,
+            send_buffer_bytes=self.send_buffer_bytes,
+            backs_off_on_loss=backs_off_on_loss(),
+        )
         self.peer: Identity | None = None  # the node that answered last, fitting or not
         self.standing: Standing | None = None
         self.tcp_rtt_s: float | None = None  # the least that the kernel saw of late
@@ -160,6 +164,11 @@ class Pair:
         self._busy.end()
         self.wake_next_in_line()
         self._changed.notify()
+
+    def pass_turn(self, transfer_id: TransferId) -> None:
+        """Call when that transfer sends nothing now: it may have left the line to another."""
+        if self.credit.next_in_line() != transfer_id:
+            self.wake_next_in_line()
 
     def wake_next_in_line(self) -> None:
         """Call when credit came back or was taken: whose turn it is may be another."""

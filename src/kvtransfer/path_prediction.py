@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kvtransfer.limits import SendLimits, Starts, limits_for
-from kvtransfer.path import GAIN
 from kvtransfer.path_evidence import COST_S_PER_BYTE, RECEIVER_SHARE
 from kvtransfer.path_model import Path, Shape, Step, modelled_s
 from kvtransfer.stripe_policy import START_STRIPES, stripes_for_buffers
 from kvtransfer.verdict import Verdict, gains_s, verdict_of
-from kvtransfer.window import FLOOR_S, MAX_FLOOR_BYTES, MAX_WINDOW_BYTES
+from kvtransfer.window import settled_window_bytes
 from pdcore.kv_layout import KvLayout
 from pdcore.settings import TransferSettings
 
@@ -156,7 +155,7 @@ def _shape(
     frame_bytes = limits.frame.pages * limits.frame.layers * model.layout.layer_bytes
     window_bytes = limits.window_bytes or 0
     if limits.is_adaptive:
-        window_bytes = _settled_window_bytes(probed)
+        window_bytes = settled_window_bytes(probed.held_bytes, probed.all_bytes_per_s)
     steps = tuple(_steps(limits, num_tokens, model))
     return Shape(
         steps=steps,
@@ -179,12 +178,6 @@ def _steps(limits: SendLimits, num_tokens: int, model: Model) -> Iterator[Step]:
             first_s = end / rate if first_s is None else first_s
             yield Step(end / rate - first_s, (num_final - num_sent) * layout.page_bytes)
             num_sent = num_final
-
-
-def _settled_window_bytes(probed: ProbedPath) -> int:
-    """What ``PathWindow`` comes to on this path."""
-    floor = min(MAX_FLOOR_BYTES, int(FLOOR_S * probed.all_bytes_per_s))
-    return min(max(int(GAIN * probed.held_bytes), floor), MAX_WINDOW_BYTES)
 
 
 def _num_connections(limits: SendLimits, num_tokens: int, model: Model, probed: ProbedPath) -> int:

@@ -12,7 +12,7 @@ from time import monotonic
 import grpc
 
 from kvtransfer.framing import decode_warm, encode_ping_reply, encode_warm_reply
-from kvtransfer.tcp_buffers import max_receive_buffer_bytes
+from kvtransfer.kernel_tcp import max_receive_buffer_bytes
 from kvtransfer.warm_budget import WarmBudget
 from pdcore.cluster import NodeName
 from pdcore.errors import NoCapacity, NodeDraining, ProtocolViolation

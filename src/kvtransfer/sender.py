@@ -151,6 +151,7 @@ class KvSender:
                 change = self._changes.next()
                 message = self._queue.next_message(stripe, monotonic())
                 if message is None:
+                    self._pair.pass_turn(self._id)
                     await change.wait()
                     continue
                 self._changed()  # the stall clock may run from now on

@@ -7,13 +7,16 @@ window bounds what all transfers of the pair have in flight together, and they t
 
 from typing import Protocol
 
+from kvtransfer.frame_size import LEAST_FRAME_BYTES
 from kvtransfer.limits import SendLimits
-from kvtransfer.path import NARROW, PathEstimator
+from kvtransfer.path import GAIN, NARROW, PathEstimator
 
 MAX_WINDOW_BYTES = 256 * 2**20
-# On a short path the two programs, not the path, decide how much must be in flight.
+# On a short path the two programs, not the path, decide how much must be in flight; and there must
+# always be frames that follow each other.
 FLOOR_S = 0.1
 MAX_FLOOR_BYTES = 16 * 2**20
+LEAST_WINDOW_BYTES = 3 * LEAST_FRAME_BYTES
 
 
 class WindowController(Protocol):
@@ -54,14 +57,19 @@ class PathWindow:
         self._start_bytes = start_bytes
 
     def window_bytes(self) -> int:
-        target, rate = self._path.target_bytes, self._path.rate_bytes_per_s
-        if target is None or rate is None:
+        held, rate = self._path.held_bytes, self._path.rate_bytes_per_s
+        if held is None or rate is None:
             return self._start_bytes
         if self._path.is_in_doubt:
-            return int(NARROW * (self._path.held_bytes or 0.0))
-        floor = min(MAX_FLOOR_BYTES, int(FLOOR_S * rate))
-        least = floor if self._path.is_settled else self._start_bytes
-        return min(max(target, least), MAX_WINDOW_BYTES)
+            return int(NARROW * held)
+        settled = settled_window_bytes(held, rate)
+        return settled if self._path.is_settled else max(settled, self._start_bytes)
+
+
+def settled_window_bytes(held_bytes: float, rate_bytes_per_s: float) -> int:
+    """For a path that is known to hold ``held_bytes`` without a queue."""
+    floor = max(LEAST_WINDOW_BYTES, min(MAX_FLOOR_BYTES, FLOOR_S * rate_bytes_per_s))
+    return int(min(max(GAIN * held_bytes, floor), MAX_WINDOW_BYTES))
 
 
 def window_for(limits: SendLimits, path: PathEstimator) -> WindowController:

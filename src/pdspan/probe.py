@@ -16,11 +16,11 @@ from statistics import median
 import grpc
 import httpx
 
+from kvtransfer.kernel_tcp import congestion_control, max_send_buffer_bytes, slow_start_after_idle
 from kvtransfer.path_advice import TcpLimits, with_samples
 from kvtransfer.path_prediction import ProbedPath
 from kvtransfer.ping import Pong, ping
 from kvtransfer.rate_rounds import RateRounds
-from kvtransfer.tcp_buffers import max_send_buffer_bytes
 from kvtransfer.tcp_info import TcpConnections, numeric
 from kvtransfer.tcp_sample import TcpSample
 from kvtransfer.warm_path import WarmUp
@@ -29,7 +29,6 @@ from pdcore.errors import ConfigError, NoCapacity, PdspanError, PeerUnavailable,
 from pdcore.rpc import open_channel, split_address
 from pdcore.settings import TlsSettings
 from pdcore.wire import status_from_proto
-from pdspan.kernel_tcp import congestion_control, slow_start_after_idle
 from pdwire.v1 import node_pb2, node_pb2_grpc
 
 ANSWER_S = 5.0  # how long anything may take to answer

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TextIO, TypeVar
 
 import uvloop
 
+from pdcore.allocator import keep_freed_memory
 from pdcore.errors import PdspanError, PeerUnavailable, root_cause
 from pdlab.transfer.messages import (
     LINE_BYTES,
@@ -55,6 +56,7 @@ def run_end(seed: int, build: SideBuilder) -> None:
     answers = _own_output()
     logging.basicConfig(level=logging.ERROR)  # that a baseline is slow is no news here
     arguments = _arguments()
+    keep_freed_memory()  # as every node does, and for every arm alike
     pool = Pool(arguments.pool_bytes, seed)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(build, pool, answers))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from kvtransfer import path_service, tcp_buffers
+from kvtransfer import path_service, kernel_tcp
 from kvtransfer.framing import decode_warm_reply, encode_warm
 from kvtransfer.ping import ping
 from kvtransfer.warm_path import WARM, WarmUp
@@ -47,7 +47,7 @@ async def test_ping_tells_the_receive_buffer() -> None:
     async with wired() as wire, channel_to(wire) as channel:
         pong = await ping(channel, 5.0)
     assert 0 < pong.rtt_s < 5.0
-    assert pong.max_receive_buffer_bytes == tcp_buffers.max_receive_buffer_bytes()
+    assert pong.max_receive_buffer_bytes == kernel_tcp.max_receive_buffer_bytes()
 
 
 async def test_ping_of_nobody() -> None:

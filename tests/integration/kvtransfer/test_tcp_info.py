@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from kvtransfer.kernel_tcp import max_receive_buffer_bytes, max_send_buffer_bytes
 from kvtransfer.path import PathEstimator
 from kvtransfer.path_watch import tcp_samples
-from kvtransfer.tcp_buffers import max_receive_buffer_bytes, max_send_buffer_bytes
 from kvtransfer.tcp_info import TcpConnections, numeric
 from waiting import until
 from wired_pair import LAYOUT, NUM_PAGES, transfer, wired
