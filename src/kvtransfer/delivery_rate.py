@@ -1,10 +1,10 @@
 """How fast a pair delivers: the largest rate seen of late. No I/O; ``now`` is an argument.
 
-A sample is taken with every acknowledgement: what arrived in the last ``span_s``, but not since
-before the acknowledged frame left. It is *limited* when the sender, not the path, may have kept it
-small, since there was a pause in what it covers: such a sample may raise the estimate, never lower
-it, and the time that it took makes no other expire. Nor does silence: a path that was cut for a
-while has not become slower.
+A sample is taken with every acknowledgement: what arrived in the last ``span_s``, or since the
+first frame left; so a burst of acknowledgements is no fast line. It is *limited* when the sender,
+not the path, may have kept it small, since there was a pause in what it covers: such a sample may
+raise the estimate, never lower it, and the time that it took makes no other expire. Nor does
+silence: a path that was cut for a while has not become slower.
 """
 
 from collections import deque
@@ -16,12 +16,9 @@ SILENCE = 0.5  # of the horizon without an arrival
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The pair's count when a frame left: until ``delivered_s`` so many bytes had arrived, and the
-    sender had paused so often."""
+    """When a frame left, and how often the sender had paused before."""
 
     sent_s: float
-    delivered_s: float
-    delivered_bytes: int
     num_pauses: int
 
 
@@ -40,6 +37,7 @@ class DeliveryRate:
         self._grown_bytes_per_s = 0.0
         self._arrived_bytes = 0
         self._arrivals = deque([(0.0, 0)])  # (time, bytes so far); the first is a span ago
+        self._was_silent = False  # before these
         self._num_pauses = 0
         self._num_pauses_arrived = 0
         self._flowing_s = 0.0  # when the first frame after the last of these arrived
@@ -60,8 +58,8 @@ class DeliveryRate:
     def sent(self, *, is_first: bool, now: float) -> Mark:
         """A frame leaves; ``is_first``: nothing else is in flight."""
         if is_first:
-            self._restart(now)
-        return Mark(now, *self._arrivals[-1], self._num_pauses)
+            self._restart(now, was_silent=False)
+        return Mark(now, self._num_pauses)
 
     def delivered(
         self,
@@ -76,7 +74,7 @@ class DeliveryRate:
         """Samples that are older than ``horizon_s`` no longer count, unless the estimate ``holds``
         them."""
         silence_s = self._arrive(mark, nbytes, horizon_s, now)
-        start_s, start_bytes = self._start(mark, span_s, now)
+        start_s, start_bytes = self._start(span_s, now)
         if start_s == now:
             return
         rate = (self._arrived_bytes - start_bytes) / (now - start_s)
@@ -94,7 +92,7 @@ class DeliveryRate:
         silence_s = now - self._arrivals[-1][0]
         self._arrived_bytes += nbytes
         if silence_s > SILENCE * horizon_s:
-            self._restart(now)
+            self._restart(now, was_silent=True)
         else:
             self._arrivals.append((now, self._arrived_bytes))
         if mark.num_pauses > self._num_pauses_arrived:
@@ -102,18 +100,18 @@ class DeliveryRate:
             self._flowing_s = now
         return silence_s
 
-    def _restart(self, now: float) -> None:
+    def _restart(self, now: float, *, was_silent: bool) -> None:
         """What was before is no part of any sample."""
         self._arrivals = deque([(now, self._arrived_bytes)])
+        self._was_silent = was_silent
 
-    def _start(self, mark: Mark, span_s: float, now: float) -> tuple[float, int]:
-        """Where a sample begins; ``now`` while it would be over less than a span, and less than the
-        frame's flight."""
+    def _start(self, span_s: float, now: float) -> tuple[float, int]:
+        """Where a sample begins; ``now`` while a burst that ended a silence would be most of it."""
         while len(self._arrivals) > 1 and self._arrivals[1][0] <= now - span_s:
             self._arrivals.popleft()
-        start = max(self._arrivals[0], (mark.delivered_s, mark.delivered_bytes))
-        is_whole = now - start[0] >= span_s or start[0] == mark.delivered_s
-        return start if is_whole else (now, 0)
+        start = self._arrivals[0]
+        is_short = now - start[0] < span_s and self._was_silent
+        return (now, 0) if is_short else start
 
     def _raise(self, rate: float) -> None:
         if rate > (self.bytes_per_s or 0.0):

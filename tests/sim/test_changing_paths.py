@@ -102,13 +102,14 @@ def test_a_small_transfer_does_not_wait_for_a_large_one(rtt_s: float, pings_queu
 
 
 def test_transfers_of_a_pair_share_it() -> None:
-    """Three that start together end together, in the time that one alone would take."""
+    """Three that start together end together, but for the window that the first of them fills."""
     path = known_path()
     three = [path.add(name, (path.now + 1.0, 64 * MIB_PAGES)) for name in "abc"]
     path.run()
     line_s = 3 * three[0].queue.page_bytes / GBIT + 0.05
+    head_start_s = (2 * path.window.window_bytes() + 2 * 2**20) / GBIT  # and a frame
     for transfer in three:
-        assert transfer.duration_s == pytest.approx(line_s, rel=0.1)
+        assert line_s - head_start_s <= transfer.duration_s <= 1.02 * line_s
 
 
 def test_one_whose_producer_is_slow_leaves_the_line_to_another() -> None:

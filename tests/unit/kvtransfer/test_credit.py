@@ -36,6 +36,17 @@ def test_a_frame_beyond_the_grant_goes_alone() -> None:
     assert not credit.take(A, 25)
 
 
+def test_a_bound_of_the_senders_own() -> None:
+    credit = Credit(10)
+    assert credit.take(A, 4, 6)
+    assert not credit.take(A, 4, 6)
+    assert credit.take(A, 4, 8)
+    assert not credit.take(A, 4, 100), "the grant counts, too"
+    assert credit.waits(A)
+    credit.give_back(8)
+    assert credit.take(A, 4, 2), "a frame beyond the bound goes alone"
+
+
 def test_who_waited_goes_first() -> None:
     credit = Credit(10)
     assert credit.take(A, 10)

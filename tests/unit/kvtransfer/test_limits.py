@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 
 from kvtransfer.limits import MAX_PAYLOAD_BYTES, MODES, FrameShape, Starts, limits_for
-from kvtransfer.path import PathEstimator
-from kvtransfer.window import FixedWindow, StopAndWait, window_for
 from page_memory import TINY
 from pdcore.errors import ConfigError, InvalidRequest
 from pdcore.kv_layout import KvLayout
@@ -75,13 +73,3 @@ def test_a_layer_beyond_a_message_is_refused() -> None:
     layout = replace(HUGE, page_tokens=128 * 64)
     with pytest.raises(ConfigError, match=r"lower engine.page_tokens \(now 8192\)"):
         limits_for("auto", SETTINGS, layout)
-
-
-def test_windows() -> None:
-    path = PathEstimator()
-    window = window_for(limits_for("windowed", SETTINGS, TINY), path)
-    assert isinstance(window, FixedWindow)
-    assert window.window_bytes() == SETTINGS.window_bytes
-    alone = window_for(limits_for("sequential", SETTINGS, TINY), path)
-    assert isinstance(alone, StopAndWait)
-    assert alone.window_bytes() == 0

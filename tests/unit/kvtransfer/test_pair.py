@@ -35,3 +35,20 @@ async def test_every_transfer_gets_an_error_of_its_own() -> None:
             pair.open_push(TransferId("t"))
         errors.append(caught.value)
     assert len({id(error) for error in errors}) == 4
+
+
+async def test_who_leaves_the_line_for_credit_wakes_who_is_next() -> None:
+    """Nobody else would: no credit has come back."""
+    pair, first, second = make(), TransferId("first"), TransferId("second")
+    changes = {first: Changes(), second: Changes()}
+    for transfer_id, its_changes in changes.items():
+        pair.enroll(transfer_id, its_changes)
+        assert not pair.credit.take(transfer_id, 1)  # nothing is granted yet
+    woken = changes[second].next()
+    pair.pass_turn(first)
+    pair.pass_turn(second)
+    woken_again = changes[first].next()
+    assert not woken.is_set()
+    pair.credit.leave_line(first)
+    pair.pass_turn(first)
+    assert woken.is_set() and not woken_again.is_set()

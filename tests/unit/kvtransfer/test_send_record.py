@@ -15,7 +15,7 @@ from pdcore.generation import TransferId
 
 
 def frame(sequence: int, nbytes: int, sent_s: float) -> OutgoingFrame:
-    mark = Mark(sent_s, delivered_s=0.0, delivered_bytes=0, num_pauses=0)
+    mark = Mark(sent_s, num_pauses=0)
     return OutgoingFrame(sequence, PageRun(sequence, 1, 0, 1), nbytes, 1, mark)
 
 
