@@ -81,7 +81,7 @@ class DeliveryRate:
         if start_s < self._flowing_s:
             self._raise(rate)
             return
-        self._clock_s += min(silence_s, SILENCE * horizon_s)
+        self._clock_s += silence_s
         self.latest_bytes_per_s = rate
         self._take(rate)
         if not holds:

@@ -192,8 +192,6 @@ class FrameQueue:
             return None
         nbytes = self._unsent.nbytes(run)
         if not self._stripes.may_take(stripe, nbytes, self.window_bytes):
-            if not self._stripes.any_may_take(nbytes, self.window_bytes):
-                self._flight.leave_line()
             return None
         if not self._flight.admits(nbytes):
             return None

@@ -65,12 +65,6 @@ class SendStripes:
         share = max(window_bytes // len(wanted), LEAST_FRAMES * nbytes)
         return lane.in_flight_bytes + nbytes <= share or len(wanted) == 1
 
-    def any_may_take(self, nbytes: int, window_bytes: int) -> bool:
-        lanes = enumerate(self._stripes)
-        return any(
-            lane.is_open and self.may_take(stripe, nbytes, window_bytes) for stripe, lane in lanes
-        )
-
     def close(self) -> tuple[int, int]:
         """All streams are gone; how many bytes and frames were not acknowledged."""
         frames = [frame for stripe in self._stripes for frame in stripe.close()]

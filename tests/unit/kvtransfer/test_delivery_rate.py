@@ -130,6 +130,14 @@ def test_silence_is_no_slow_line() -> None:
     assert flow.rate.latest_bytes_per_s == pytest.approx(100 * FRAME)
 
 
+def test_what_a_silence_held_up_is_no_fast_line() -> None:
+    flow = steady()
+    flow.now += 2.0
+    flow.arrive(10, 1e-6)
+    flow.arrive(20, 0.01)
+    assert flow.frames_per_s == pytest.approx(100, rel=0.15)
+
+
 def test_nothing_expires_while_held_and_forgetting_leaves_the_latest() -> None:
     flow = steady()
     flow.arrive(100, 0.05, holds=True)

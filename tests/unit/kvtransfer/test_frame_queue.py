@@ -13,9 +13,11 @@ from kvtransfer.stripe_policy import StripePolicy
 from kvtransfer.window import WindowController, window_for
 from page_memory import TINY
 from pdcore.generation import TransferId
+from pdcore.kv_layout import KvLayout
 from pdcore.settings import TransferSettings
 
 PAGE = TINY.page_bytes
+HALF_MIB_PAGES = KvLayout("half a MiB a page", 32, 8, 128, 4, "bfloat16")
 SETTINGS = TransferSettings(frame_bytes=4 * PAGE, window_bytes=4 * PAGE, stripes=2)
 
 
@@ -27,13 +29,14 @@ def make(
     path: PathEstimator | None = None,
     settings: TransferSettings = SETTINGS,
     window: WindowController | None = None,
+    layout: KvLayout = TINY,
     name: str = "t",
 ) -> FrameQueue:
-    limits = limits_for(mode, settings, TINY)
+    limits = limits_for(mode, settings, layout)
     path = PathEstimator() if path is None else path
     queue = FrameQueue(
         TransferId(name),
-        TINY,
+        layout,
         num_pages=num_pages,
         limits=limits,
         window=window or window_for(limits, path),
@@ -266,6 +269,32 @@ def test_who_cannot_send_leaves_the_line_for_credit() -> None:
         else:
             first.on_broken(0, 2.0)
         assert len(pull(other)) >= 1
+
+
+def test_who_would_rather_fill_a_frame_leaves_the_line_for_credit() -> None:
+    """The path has become faster: what was a frame of it is now a small one."""
+    path, credit = PathEstimator(), Credit(HALF_MIB_PAGES.page_bytes)
+    path.on_ping(0.2, now=0.0)
+    path.delivered(path.sent(2**20, now=0.0), 2**20, now=0.1)
+    first, other = (
+        make(
+            "auto",
+            credit=credit,
+            path=path,
+            name=name,
+            layout=HALF_MIB_PAGES,
+            settings=TransferSettings(),
+        )
+        for name in ("first", "other")
+    )
+    first.pages_ready(2, 1.0)
+    other.pages_ready(12, 1.0)
+    assert len(pull(first)) == 1 and pull(other) == []
+    assert credit.waits(TransferId("first")) and credit.waits(TransferId("other"))
+    for now in (2.0, 2.3, 2.6):
+        path.delivered(path.sent(2**27, now=now), 2**27, now=now)
+    assert pull(first) == []
+    assert not credit.waits(TransferId("first"))
 
 
 def test_stall_clock_does_not_run_while_others_hold_the_credit() -> None:

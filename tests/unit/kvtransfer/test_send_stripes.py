@@ -67,10 +67,6 @@ def test_two_frames_whatever_the_share() -> None:
     assert may(made, WINDOW) == [0, 1]
     send(made, 0, WINDOW)
     assert may(made, WINDOW) == [1]
-    assert made.any_may_take(WINDOW, WINDOW)
-    send(made, 1, WINDOW)
-    send(made, 1, WINDOW)
-    assert not made.any_may_take(WINDOW, WINDOW)
 
 
 def test_one_that_is_not_wanted_any_more_gets_nothing() -> None:

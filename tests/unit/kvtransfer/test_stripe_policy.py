@@ -36,22 +36,27 @@ class Connections:
     sndbuf: float = 0.0
     resent: float = 0.0
     rtt_s: float = RTT_S
+    starts_s: float = 0.0  # how long a new connection carries nothing
 
     def __post_init__(self) -> None:
         self.now = 0.0
         self.samples: list[TcpSample] = []
+        self.opened_s: list[float] = []
         self.history: list[int] = []
 
     @property
     def rate(self) -> float:
-        return min(self.policy.num_stripes() * self.each, LINE)
+        carrying = [at_s for at_s in self.opened_s if self.now >= at_s + self.starts_s]
+        return min(min(len(carrying), self.policy.num_stripes()) * self.each, LINE)
 
     def run(self, seconds: float) -> int:
         """Says how many connections there are in the end."""
         for _ in range(round(seconds / 0.1)):
             self.now += 0.1
             num = self.policy.num_stripes()
-            self.samples += [NO_BYTES] * (num - len(self.samples))
+            while len(self.samples) < num:
+                self.samples.append(NO_BYTES)
+                self.opened_s.append(self.now)
             self.samples = [
                 self._after(sample, self.rate / num if index < num else 0.0)
                 for index, sample in enumerate(self.samples)
@@ -136,6 +141,11 @@ def test_more_that_bring_nothing_are_given_up_and_tried_ever_less_often(
     connections.run(120.0)
     assert 4 <= connections.num_trials() <= 6
     assert connections.history.count(START_STRIPES) > 0.9 * len(connections.history)
+
+
+def test_connections_of_a_trial_may_start_slowly() -> None:
+    connections = Connections(policy(), LINE / 10, resent=1e-4, starts_s=0.8)
+    assert connections.run(6.0) == 8
 
 
 def test_known_send_buffers_are_no_question_of_trials() -> None:
