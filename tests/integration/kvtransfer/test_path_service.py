@@ -8,7 +8,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from kvtransfer import path_service, kernel_tcp
+from kvtransfer import kernel_tcp, path_service
 from kvtransfer.framing import decode_warm_reply, encode_warm
 from kvtransfer.ping import ping
 from kvtransfer.warm_path import WARM, WarmUp
