@@ -10,6 +10,8 @@ import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,11 +79,24 @@ def _is_socket(file: Path) -> bool:
 
 def _connection_to(peers: frozenset[Endpoint], fd: int) -> _Connection | None:
     try:
-        with socket.socket(fileno=os.dup(fd)) as duplicate:
+        with _duplicate_of(fd) as duplicate:
             is_ours = duplicate.type == socket.SOCK_STREAM and _peer(duplicate) in peers
             return _Connection(fd, os.fstat(duplicate.fileno()).st_ino) if is_ours else None
     except OSError:  # closed meanwhile, or not connected
         return None
+
+
+@contextmanager
+def _duplicate_of(fd: int) -> Iterator[socket.socket]:
+    """Raises OSError when ``fd`` is closed, or is another kind of file now."""
+    number = os.dup(fd)
+    try:
+        duplicate = socket.socket(fileno=number)
+    except OSError:
+        os.close(number)
+        raise
+    with duplicate:
+        yield duplicate
 
 
 def _peer(connection: socket.socket) -> Endpoint | None:
@@ -101,7 +116,7 @@ def numeric(host: str) -> str:
 def _sample(connection: _Connection) -> TcpSample | None:
     """None when that connection is no more, whatever has its number now."""
     try:
-        with socket.socket(fileno=os.dup(connection.fd)) as duplicate:
+        with _duplicate_of(connection.fd) as duplicate:
             if os.fstat(duplicate.fileno()).st_ino != connection.inode:
                 return None
             data = duplicate.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)

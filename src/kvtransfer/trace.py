@@ -5,20 +5,25 @@
 
 Off unless ``tracing`` is on: ``trace_of`` is then None, and nothing is formatted. Lines go through
 the logger ``kvtransfer.trace``, which never reaches the node's own log. Times are ``now`` as the
-events gave it: the process's monotonic clock, in seconds.
+events gave it: the process's monotonic clock, in seconds. A disk that is full ends the trace, never
+what is traced.
 """
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, override
 
 from pdcore.errors import ConfigError
 
+OFF = logging.CRITICAL + 1
+
 log = logging.getLogger("kvtransfer.trace")
 log.propagate = False
-log.setLevel(logging.CRITICAL + 1)
+log.setLevel(OFF)
+node_log = logging.getLogger("kvtransfer")
 
 
 class Trace:
@@ -44,7 +49,7 @@ def tracing(path: str | None) -> Iterator[None]:
         yield
         return
     try:
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = _TraceFile(path, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"transfer.trace: cannot write {path}: {error.strerror}") from None
     handler.setFormatter(logging.Formatter("%(message)s"))
@@ -57,3 +62,20 @@ def tracing(path: str | None) -> Iterator[None]:
         log.removeHandler(handler)
         log.setLevel(before)
         handler.close()
+
+
+class _TraceFile(logging.FileHandler):
+    """Says once that its disk takes no more, and is silent from then on."""
+
+    @override
+    def handleError(self, _: logging.LogRecord) -> None:
+        log.removeHandler(self)
+        log.setLevel(OFF)
+        error = sys.exception()
+        reason = error.strerror if isinstance(error, OSError) else error
+        node_log.warning("transfer.trace: cannot write %s any more: %s", self.baseFilename, reason)
+
+    @override
+    def close(self) -> None:
+        with suppress(OSError):  # what is left to write does not fit either
+            super().close()

@@ -113,6 +113,18 @@ def test_a_number_that_another_file_has_now_is_not_mistaken() -> None:
         assert len(connections) == 0
 
 
+def test_a_number_that_no_socket_has_now_is_let_go() -> None:
+    reading, writing = os.pipe()
+    with connected() as (here, _there), os.fdopen(reading, "rb") as end:
+        connections = found(here.getpeername()[1])
+        os.set_blocking(reading, False)
+        os.dup2(writing, here.fileno())
+        os.close(writing)
+        assert connections.samples() == ()
+        here.close()
+        assert end.read() == b""  # nobody holds the other end of the pipe
+
+
 def test_looking_keeps_no_connection_open() -> None:
     with connected() as (here, there):
         connections = found(here.getpeername()[1])

@@ -58,3 +58,19 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"transfer\.trace: cannot write .*no/trace"):  # noqa: SIM117
         with tracing(path):
             pass
+
+
+def test_a_full_disk_ends_the_trace_and_nothing_else(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tracing("/dev/full"):
+        trace = trace_of("t")
+        assert trace is not None
+        for number in range(3):
+            trace.event("sent", 1.0, bytes=number)
+        assert trace_of("u") is None
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.getMessage() == (
+        "transfer.trace: cannot write /dev/full any more: No space left on device"
+    )
+    assert capsys.readouterr().err == ""
