@@ -14,7 +14,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, override
+from typing import Any
 
 from pdcore.errors import ConfigError
 
@@ -67,15 +67,13 @@ def tracing(path: str | None) -> Iterator[None]:
 class _TraceFile(logging.FileHandler):
     """Says once that its disk takes no more, and is silent from then on."""
 
-    @override
-    def handleError(self, _: logging.LogRecord) -> None:
+    def handleError(self, _: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         log.removeHandler(self)
         log.setLevel(OFF)
         error = sys.exception()
         reason = error.strerror if isinstance(error, OSError) else error
         node_log.warning("transfer.trace: cannot write %s any more: %s", self.baseFilename, reason)
 
-    @override
     def close(self) -> None:
         with suppress(OSError):  # what is left to write does not fit either
             super().close()
