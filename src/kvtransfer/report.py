@@ -6,6 +6,7 @@ transfer that took much longer than ``auto`` would have is logged as a warning.
 
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvtransfer.accounting import SendState
@@ -20,6 +21,7 @@ from pdwire.v1.generation_pb2 import TransferReport
 log = logging.getLogger(__name__)
 
 SLOW_FACTOR = 2.0  # and by slow_s
+UNKNOWN = "unknown"  # in place of a verdict that failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +40,10 @@ class PairPath:
 
 
 def report_of(queue: FrameQueue, mode: str, pair: PairPath, now: float) -> TransferReport:
-    """Of a committed transfer, at the moment of its commit."""
+    """Of a committed transfer, at the moment of its commit. Raises nothing: the pages are there,
+    and a defect of the model is not to take them back."""
     shares = queue.accounting.seconds(now)
-    duration_s = sum(shares.values())
-    path = path_of(queue, pair, duration_s)
-    exposed_s = now - queue.record.pages[-1].at_s
-    tcp_window_bytes = _tcp_window_bytes(queue, pair)
-    measured = Measured(duration_s, exposed_s, shares, tcp_window_bytes)
-    judged = judge(shape_of(queue, tcp_window_bytes), path, measured)
-    _trace(queue, pair, path, judged, now)
-    return TransferReport(
+    report = TransferReport(
         mode=mode,
         page_bytes=queue.page_bytes,
         wire_bytes=queue.wire_bytes,
@@ -55,24 +51,45 @@ def report_of(queue: FrameQueue, mode: str, pair: PairPath, now: float) -> Trans
         round_trips=queue.round_trips,
         stripes=queue.num_stripes,
         attempts=queue.num_attempts,
-        duration_s=duration_s,
+        duration_s=sum(shares.values()),
         producer_s=shares[SendState.PRODUCER],
         prepare_s=shares[SendState.PREPARE],
         window_s=shares[SendState.WINDOW],
         transport_s=shares[SendState.TRANSPORT],
         max_in_flight_bytes=queue.max_in_flight_bytes,
-        verdict=judged.verdict,
-        verdict_text=judged.text,
         frame_bytes=round(queue.wire_bytes / queue.num_frames),
         window_bytes=queue.window_bytes,
-        rtt_s=path.rtt_s,
-        rate_bytes_per_s=path.link_bytes_per_s,
-        frame_cost_s=path.frame_cost_s,
-        modelled_s=judged.modelled_s,
-        auto_s=judged.auto_s,
-        exposed_s=exposed_s,
+        exposed_s=now - queue.record.pages[-1].at_s,
         warmup_bytes=pair.warmup_bytes,
     )
+    try:
+        _judge(report, queue, pair, shares, now)
+    except Exception:
+        log.exception("a transfer's verdict failed")
+        report.verdict = report.verdict_text = UNKNOWN
+    return report
+
+
+def _judge(
+    report: TransferReport,
+    queue: FrameQueue,
+    pair: PairPath,
+    shares_s: Mapping[SendState, float],
+    now: float,
+) -> None:
+    """Fill in the verdict, and the model's terms that it comes from."""
+    path = path_of(queue, pair, report.duration_s)
+    tcp_window_bytes = _tcp_window_bytes(queue, pair)
+    measured = Measured(report.duration_s, report.exposed_s, shares_s, tcp_window_bytes)
+    judged = judge(shape_of(queue, tcp_window_bytes), path, measured)
+    report.verdict = judged.verdict
+    report.verdict_text = judged.text
+    report.rtt_s = path.rtt_s
+    report.rate_bytes_per_s = path.link_bytes_per_s
+    report.frame_cost_s = path.frame_cost_s
+    report.modelled_s = judged.modelled_s
+    report.auto_s = judged.auto_s
+    _trace(queue, pair, path, judged, now)
 
 
 def log_report(

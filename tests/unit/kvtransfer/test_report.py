@@ -53,6 +53,19 @@ def test_what_was_exposed_is_counted_from_the_last_page() -> None:
     assert report.warmup_bytes == 7
 
 
+def test_a_verdict_that_fails_leaves_the_committed_transfer_its_report(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    moved = transfer("pipelined")
+    monkeypatch.setattr("kvtransfer.report.judge", lambda *_: 1 // 0)
+    report = report_of(moved.queue, "pipelined", PairPath(None, None), moved.committed_s)
+    assert report.verdict == report.verdict_text == "unknown"
+    assert (report.mode, report.page_bytes) == ("pipelined", 8 * TINY.page_bytes)
+    assert report.duration_s == pytest.approx(moved.committed_s)
+    (logged,) = caplog.records
+    assert "ZeroDivisionError" in str(logged.exc_text)
+
+
 @pytest.mark.parametrize(
     ("duration_s", "auto_s", "is_slow"),
     [(6.5, 0.4, True), (0.5, 0.4, False), (0.06, 0.01, False), (1.7, 1.0, False)],
