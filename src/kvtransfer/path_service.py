@@ -45,7 +45,8 @@ class PathService:
         """The node drains: streams end by name, new ones are refused."""
         self._is_closed = True
         for read in self._reads:
-            read.reschedule(0.0)
+            if not read.expired():
+                read.reschedule(0.0)
 
     async def _next_message(self, context: Context) -> bytes | None:
         """None at the end of the stream."""

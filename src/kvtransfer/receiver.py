@@ -205,7 +205,8 @@ class KvReceiver:
         for stream, wait in list(self._waits.get(transfer_id, {}).items()):
             if stream.state is not wait.state:
                 self._waits_no_more(stream)
-                wait.scope.reschedule(0.0)
+                if not wait.scope.expired():
+                    wait.scope.reschedule(0.0)
 
     def _waits_no_more(self, stream: IncomingStream) -> None:
         waits = self._waits.get(stream.transfer_id, {})
