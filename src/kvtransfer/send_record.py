@@ -182,7 +182,8 @@ class SendRecord:
             )
 
     def receiver_was_busy(self, stripe: int, reply: Reply) -> None:
-        self._receiver[stripe] = reply
+        if 0 <= reply.busy_s < math.inf:  # whatever a receiver says, a verdict is made of times
+            self._receiver[stripe] = reply
 
     @property
     def receive_cost_s(self) -> float:

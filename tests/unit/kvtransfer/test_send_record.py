@@ -1,6 +1,7 @@
 """What a sender notes: times of the largest frames, acknowledgements in trains, a mean window."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def test_the_receivers_cost_is_the_mean_over_stripes() -> None:
     noted.receiver_was_busy(0, Reply(0, 3, 30, 0, busy_s=4.0))
     noted.receiver_was_busy(1, Reply(0, 1, 10, 0, busy_s=2.0))
     assert noted.receive_cost_s == pytest.approx(6.0 / 4)
+
+
+@pytest.mark.parametrize("busy_s", [math.nan, math.inf, -1.0])
+def test_what_no_receiver_can_have_spent_is_as_if_unsaid(busy_s: float) -> None:
+    noted = record()
+    noted.receiver_was_busy(0, Reply(0, 1, 10, 0, busy_s=1.0))
+    noted.receiver_was_busy(0, Reply(0, 2, 20, 0, busy_s=busy_s))
+    assert noted.receive_cost_s == 1.0
 
 
 def test_a_trace_of_it(tmp_path: Path) -> None:
