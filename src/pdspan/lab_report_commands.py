@@ -91,9 +91,8 @@ def run_compare(arguments: Namespace) -> int:
 
 def run_report(arguments: Namespace) -> int:
     with _lab_packages():
-        from pdlab.report import write_report
-
         from pdlab.record_directory import read_directory
+        from pdlab.report import write_report
 
         directory: Path = arguments.directory
         found = read_directory(directory)
