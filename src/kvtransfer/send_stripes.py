@@ -61,7 +61,8 @@ class SendStripes:
         wanted = [lane for lane in self._stripes[: self.num] if lane.is_open]
         lane = self._stripes[stripe]
         if lane not in wanted:
-            return not wanted
+            is_better = lane.is_heard and not any(other.is_heard for other in wanted)
+            return is_better or not wanted
         share = max(window_bytes // len(wanted), LEAST_FRAMES * nbytes)
         return lane.in_flight_bytes + nbytes <= share or len(wanted) == 1
 

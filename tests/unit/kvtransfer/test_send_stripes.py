@@ -86,6 +86,16 @@ def test_unless_no_other_is_left() -> None:
     assert made.may_take(2, 100, WINDOW)
 
 
+def test_nor_while_none_of_the_others_is_answered() -> None:
+    """Their connections may not come back; this one is there."""
+    made, told = stripes(2)
+    told.num = 1
+    made[1].is_heard = True
+    assert may(made) == [0, 1]
+    made[0].is_heard = True
+    assert may(made) == [0]
+
+
 def test_no_more_than_the_transfer_announced() -> None:
     made, _ = stripes(8)
     assert made.num == made.max_num == 4
