@@ -16,7 +16,7 @@ from kvtransfer.messages import Reply
 from kvtransfer.stream_errors import what_ended
 from pdcore.errors import PeerUnavailable
 from pdcore.generation import TransferId
-from pdcore.rpc import open_channel
+from pdcore.rpc import channel_credentials, channel_to
 from pdcore.settings import MAX_STRIPES, TlsSettings
 
 PUSH = "/pdwire.v1.KvTransfer/Push"
@@ -25,15 +25,15 @@ PushCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class Dialer:
-    """Opens connections to one address."""
+    """Opens connections to one address. Raises ConfigError when it is made, not later."""
 
     def __init__(self, address: str, tls: TlsSettings) -> None:
         self.address = address
-        self._tls = tls
+        self._credentials = channel_credentials(tls)
 
     def dial(self) -> grpc.aio.Channel:
         """It connects when first used, or told to, and again by itself."""
-        return open_channel(self.address, self._tls)
+        return channel_to(self.address, self._credentials)
 
 
 class DataChannels:

@@ -46,14 +46,25 @@ SERVER_OPTIONS = (
 
 def open_channel(address: str, tls: TlsSettings) -> grpc.aio.Channel:
     """A channel with a connection of its own; it connects when first used, and again by itself."""
-    if not tls.enabled and tls.ca is None:
+    return channel_to(address, channel_credentials(tls))
+
+
+def channel_to(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
+    """The same with credentials that were read before. None: plain text."""
+    if credentials is None:
         return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-    credentials = grpc.ssl_channel_credentials(
+    return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+
+def channel_credentials(tls: TlsSettings) -> grpc.ChannelCredentials | None:
+    """None: plain text. A file that cannot be read: ConfigError."""
+    if not tls.enabled and tls.ca is None:
+        return None
+    return grpc.ssl_channel_credentials(
         root_certificates=_pem(tls.ca, "tls.ca"),
         private_key=_pem(tls.key, "tls.key") if tls.mutual else None,
         certificate_chain=_pem(tls.cert, "tls.cert") if tls.mutual else None,
     )
-    return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
 
 
 def new_server() -> grpc.aio.Server:

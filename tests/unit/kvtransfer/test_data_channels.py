@@ -1,14 +1,16 @@
 """Which connection a stream is put on."""
 
 import asyncio
+from pathlib import Path
 
 import grpc
 import pytest
 
-from kvtransfer.data_channels import DataChannels, PushStream
+from kvtransfer.data_channels import DataChannels, Dialer, PushStream
 from kvtransfer.framing import encode_reply
 from kvtransfer.messages import Reply
 from pdcore.generation import TransferId
+from pdcore.settings import TlsSettings
 
 
 class QuietChannel:
@@ -144,3 +146,12 @@ async def test_closing_closes_all() -> None:
     desk = Desk(3)
     await desk.data.close()
     assert all(channel.is_closed for channel in desk.dialer.channels)
+
+
+async def test_certificates_are_read_once(tmp_path: Path) -> None:
+    """A file that is being replaced when one more connection is wanted does not matter."""
+    ca = tmp_path / "ca.pem"
+    ca.write_text("anything")
+    dialer = Dialer("127.0.0.1:1", TlsSettings(ca=str(ca)))
+    ca.unlink()
+    await dialer.dial().close()
