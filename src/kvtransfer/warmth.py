@@ -32,12 +32,13 @@ class Warmth:
     def budget_bytes(self, rtt_s: float | None, expected_bytes: int | None, *, now: float) -> int:
         """How many bytes to warm up with at most; 0: it is not worth any.
 
-        ``expected_bytes``: of the transfer that comes; None: nobody knows. A warm-up that is larger
-        than its transfer would cost the link more than it saves.
+        ``expected_bytes``: of the transfer that comes; None: nobody knows, and only connections
+        that are new are worth it. A warm-up that is larger than its transfer would cost the link
+        more than it saves.
         """
         is_cold = self._moved_s is None or now - self._moved_s > COLD_AFTER_S
         if rtt_s is None or rtt_s < LEAST_RTT_S or not is_cold:
             return 0
         if expected_bytes is None:
-            return self._max_bytes
+            return self._max_bytes if self._moved_s is None else 0
         return min(self._max_bytes, expected_bytes) if expected_bytes >= LEAST_TRANSFER_BYTES else 0

@@ -44,6 +44,9 @@ def test_reopened_connections_are_cold_but_not_each_time_a_link_breaks() -> None
     warmth.moved(0.5)
     warmth.reopened(1.0)
     assert warmth.budget_bytes(FAR_S, None, now=1.0) == 0
+    warmth.reopened(LEAST_REOPEN_S / 2)  # and idle ever since
+    assert warmth.budget_bytes(FAR_S, None, now=LEAST_REOPEN_S / 2) == 0
+    assert warmth.budget_bytes(FAR_S, CAP, now=LEAST_REOPEN_S / 2) == CAP  # pages are to come
     warmth.moved(LEAST_REOPEN_S)
     warmth.reopened(LEAST_REOPEN_S)
     assert warmth.budget_bytes(FAR_S, None, now=LEAST_REOPEN_S) == CAP
