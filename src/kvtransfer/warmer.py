@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 LEAST_LOOK_S = 0.02
 ENOUGH_PINGS = 3  # to tell a short path from a slow answer
+MOST_S = 10.0  # of one warm-up: a receiver may take bytes and never answer
 
 
 class Busy:
@@ -157,6 +158,9 @@ class Warmer:
 async def _attempt(warm_up: WarmUp) -> None:
     """A warm-up that fails is no harm: the transfer that comes will say what is wrong."""
     try:
-        await warm_up.run()
+        async with asyncio.timeout(MOST_S):
+            await warm_up.run()
+    except TimeoutError:
+        log.info("a warm-up took longer than %g s", MOST_S)
     except PdspanError as error:
         log.info("a warm-up ended early: %s", error)
