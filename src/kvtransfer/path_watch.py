@@ -17,7 +17,7 @@ from kvtransfer.path import PathEstimator
 from kvtransfer.ping import Pong, ping
 from kvtransfer.tcp_info import Endpoint, TcpConnections, numeric
 from kvtransfer.tcp_sample import TcpSample
-from pdcore.errors import PdspanError
+from pdcore.errors import ConfigError, PdspanError
 from pdcore.rpc import split_address
 
 LEAST_SPACING_S = 0.02
@@ -76,10 +76,10 @@ async def _when_busy(busy: asyncio.Event, *, within_s: float) -> None:
 
 
 async def _endpoints(address: str) -> frozenset[Endpoint]:
-    """What the name of the host stands for now."""
-    host, port = split_address(address)
+    """What the name of the host stands for now; nothing for what only gRPC understands."""
     try:
+        host, port = split_address(address)
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError, ConfigError):
         return frozenset()
     return frozenset((numeric(str(entry[4][0])), port) for entry in found)

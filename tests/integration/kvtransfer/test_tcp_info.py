@@ -157,6 +157,15 @@ async def test_the_connections_of_a_pair_are_seen() -> None:
     assert carried > NUM_PAGES * LAYOUT.page_bytes
 
 
+@pytest.mark.parametrize("address", ["dns:///decode-0:7001", "decode-0", f"{'x' * 64}:7001"])
+async def test_an_address_that_only_grpc_can_read_has_no_samples(address: str) -> None:
+    busy = asyncio.Event()
+    busy.set()
+    views = tcp_samples(address, [None], busy, PathEstimator())
+    assert await anext(views) == ()
+    await views.aclose()
+
+
 async def test_nothing_is_looked_at_while_nothing_runs() -> None:
     async with wired() as wire:
         view = asyncio.create_task(
