@@ -13,6 +13,7 @@ from kvtransfer.accounting import SendState
 from kvtransfer.frame_queue import FrameQueue
 from kvtransfer.path_evidence import Evidence, path_from, send_cost_s
 from kvtransfer.path_model import Path, Shape, Step
+from kvtransfer.send_record import FrameTimes
 from kvtransfer.stripe_policy import USABLE
 from kvtransfer.verdict import Judgement, Measured, judge
 from pdcore.generation import TransferId
@@ -171,9 +172,13 @@ def _trace(queue: FrameQueue, pair: PairPath, path: Path, judged: Judgement, now
         ping_rtt_s=pair.rtt_s,
         pair_bytes_per_s=pair.rate_bytes_per_s,
         prepare_s=record.prepare.mean_s,
-        least_write_s=record.write.least_s,
-        first_ack_s=record.first.least_s,
+        least_write_s=_seen(record.write),
+        first_ack_s=_seen(record.first),
         train_bytes_per_s=record.trains.bytes_per_s,
         rate_before_bytes_per_s=record.rate_before_bytes_per_s,
         receive_s=record.receive_cost_s,
     )
+
+
+def _seen(times: FrameTimes) -> float | None:
+    return times.least_s if times.num_frames else None

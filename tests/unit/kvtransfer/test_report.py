@@ -1,12 +1,16 @@
 """What is told of a transfer: its shape for the model, and a warning when it was slow."""
 
+import json
 import logging
+import pathlib
 
 import pytest
 
 from costed_path import CostedTransfer
 from kvtransfer.path_model import Path, Step
 from kvtransfer.report import PairPath, log_report, report_of, shape_of
+from kvtransfer.send_record import FrameTimes
+from kvtransfer.trace import tracing
 from page_memory import TINY
 from pdcore.generation import TransferId
 from pdcore.settings import TransferSettings
@@ -51,6 +55,18 @@ def test_what_was_exposed_is_counted_from_the_last_page() -> None:
     assert report.duration_s == pytest.approx(moved.committed_s)
     assert report.verdict == "compute_bound"
     assert report.warmup_bytes == 7
+
+
+def test_what_was_not_seen_is_null_in_the_trace(tmp_path: pathlib.Path) -> None:
+    """Infinity is no JSON."""
+    file = tmp_path / "trace.jsonl"
+    with tracing(str(file)):
+        moved = transfer("pipelined")
+        moved.queue.record.write = moved.queue.record.first = FrameTimes()
+        report_of(moved.queue, "pipelined", PairPath(None, None), moved.committed_s)
+    verdict = json.loads(file.read_text().splitlines()[-1])
+    assert verdict["event"] == "verdict"
+    assert verdict["least_write_s"] is verdict["first_ack_s"] is None
 
 
 def test_a_verdict_that_fails_leaves_the_committed_transfer_its_report(
