@@ -22,7 +22,6 @@ _OPEN_FILES = Path("/proc/self/fd")
 # 32 bits with 4, 4 and 2 of 64 bits after them.
 _TCP_INFO = struct.Struct("=8B24I4Q6I4Q2I2Q")
 _US = 1e-6
-_NOT_SEEN = 2**32 - 1
 
 Endpoint = tuple[str, int]  # a numeric address without an IPv6 scope, and a port
 
@@ -134,7 +133,7 @@ def parse(tcp_info: bytes) -> TcpSample:
     delivery_rate, busy_us, rwnd_limited_us, sndbuf_limited_us = fields[34:38]
     return TcpSample(
         rtt_s=rtt_us * _US,
-        min_rtt_s=(rtt_us if min_rtt_us == _NOT_SEEN else min_rtt_us) * _US,
+        min_rtt_s=min_rtt_us * _US,
         busy_s=busy_us * _US,
         sndbuf_limited_s=sndbuf_limited_us * _US,
         rwnd_limited_s=rwnd_limited_us * _US,
