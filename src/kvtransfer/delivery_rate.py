@@ -33,6 +33,7 @@ class DeliveryRate:
         self.is_settled = False
         self._samples: deque[tuple[float, float]] = deque()  # (clock, rate), rates descending
         self._clock_s = 0.0  # of unlimited time: what lets samples expire
+        self._held_since_s: float | None = None  # by that clock
         self._grown_s = 0.0
         self._grown_bytes_per_s = 0.0
         self._arrived_bytes = 0
@@ -50,10 +51,16 @@ class DeliveryRate:
         """The sender holds back, or has nothing to send."""
         self._num_pauses += 1
 
-    def forget(self) -> None:
-        """The line has changed: only the latest sample counts."""
-        if self.latest_bytes_per_s is not None:
-            self._samples = deque([(self._clock_s, self.latest_bytes_per_s)])
+    def hold(self) -> None:
+        """From now on nothing expires."""
+        self._held_since_s = self._clock_s
+
+    def release(self, *, forgets: bool) -> None:
+        """Samples expire again; ``forgets``: at once those from before ``hold``, but the latest."""
+        assert self._held_since_s is not None, "nothing is held"
+        while forgets and len(self._samples) > 1 and self._samples[0][0] < self._held_since_s:
+            self._samples.popleft()
+        self._held_since_s = None
 
     def sent(self, *, is_first: bool, now: float) -> Mark:
         """A frame leaves; ``is_first``: nothing else is in flight."""
@@ -62,17 +69,9 @@ class DeliveryRate:
         return Mark(now, self._num_pauses)
 
     def delivered(
-        self,
-        mark: Mark,
-        nbytes: int,
-        *,
-        span_s: float,
-        horizon_s: float,
-        holds: bool = False,
-        now: float,
+        self, mark: Mark, nbytes: int, *, span_s: float, horizon_s: float, now: float
     ) -> None:
-        """Samples that are older than ``horizon_s`` no longer count, unless the estimate ``holds``
-        them."""
+        """Samples that are older than ``horizon_s`` no longer count."""
         silence_s = self._arrive(mark, nbytes, horizon_s, now)
         start_s, start_bytes = self._start(span_s, now)
         if start_s == now:
@@ -84,7 +83,7 @@ class DeliveryRate:
         self._clock_s += silence_s
         self.latest_bytes_per_s = rate
         self._take(rate)
-        if not holds:
+        if self._held_since_s is None:
             self._expire(horizon_s)
 
     def _arrive(self, mark: Mark, nbytes: int, horizon_s: float, now: float) -> float:

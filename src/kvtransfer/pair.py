@@ -209,6 +209,7 @@ class Pair:
         """Ends only when cancelled."""
         async for samples in tcp_samples(self.address, self._data, self._busy.event, self.path):
             self.stripes.on_tcp(samples, now=monotonic())
+            self.path.is_lossy = self.stripes.is_lossy
             seen_s = (sample.min_rtt_s for sample in samples)
             self.tcp_rtt_s = min(seen_s, default=self.tcp_rtt_s)
 

@@ -18,8 +18,11 @@ HORIZON_ROUND_TRIPS, LEAST_HORIZON_S = 6, 0.3
 
 
 class PathEstimator:
+    """``is_lossy``: packets are lost though nothing queues; set by who knows from the kernel."""
+
     def __init__(self) -> None:
         self.in_flight_bytes = 0
+        self.is_lossy = False
         self._num_in_flight = 0  # frames
         self._peak_bytes = self._peak_frames = 0  # in flight since the last ping came back
         self._best_rate = 0.0  # since the round trip was last confirmed
@@ -62,11 +65,14 @@ class PathEstimator:
 
     def on_ping(self, rtt_s: float, *, now: float) -> None:
         """A small message came back after ``rtt_s``. What may be sent may have changed."""
-        if self.is_in_doubt:
-            self._rate.pause()
+        was_in_doubt = self.is_in_doubt
         finding = self._round_trip.on_ping(self._ping(rtt_s), now)
-        if finding is Finding.AS_BEFORE:
-            self._rate.forget()
+        # Which rate to believe depends on how a doubt is decided: until then none is forgotten.
+        if self.is_in_doubt and not was_in_doubt:
+            self._rate.hold()
+        elif was_in_doubt and not self.is_in_doubt:
+            self._rate.pause()
+            self._rate.release(forgets=finding is Finding.AS_BEFORE)
         best = self._best_rate if finding is Finding.NOTHING else 0.0
         self._best_rate = max(best, self._rate.bytes_per_s or 0.0)
         self._peak_bytes, self._peak_frames = self.in_flight_bytes, self._num_in_flight
@@ -89,13 +95,11 @@ class PathEstimator:
         """The frame was acknowledged."""
         self._ended(nbytes)
         rtt_s = self.rtt_s or 0.0
-        # Which rate to believe depends on how a doubt is decided: until then none is forgotten.
         self._rate.delivered(
             mark,
             nbytes,
             span_s=max(LEAST_SPAN_S, SPAN_ROUND_TRIPS * rtt_s),
             horizon_s=max(LEAST_HORIZON_S, HORIZON_ROUND_TRIPS * rtt_s),
-            holds=self.is_in_doubt,
             now=now,
         )
 

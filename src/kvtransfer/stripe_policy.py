@@ -27,6 +27,7 @@ PERIODS_OF_TRIAL = 2
 DISTANT_S = 0.002  # a shorter round trip fits in any buffer: there the programs are too slow
 GAIN = 1.1
 FIRST_WAIT_S, LAST_WAIT_S = 5.0, 300.0
+LOSSY_PERIODS = 2  # in a row: not the queue's losses of a connection that starts
 CALM_PERIODS = 20  # in which nothing was held back: half of what trials have added may go
 
 
@@ -58,9 +59,14 @@ class StripePolicy:
         self._trial: _Trial | None = None
         self._wait_s = FIRST_WAIT_S
         self._next_trial_s = -math.inf
-        self._num_calm = 0
+        self._num_calm = self._num_lossy = 0  # periods in a row
         self._samples: Sequence[TcpSample] = ()
         self._since_s = 0.0
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether the path loses packets, and not for want of room in its queue."""
+        return self._num_lossy >= LOSSY_PERIODS
 
     def num_stripes(self) -> int:
         return min(max(START_STRIPES, self._for_buffers()) + self._added, self.max_stripes)
@@ -87,6 +93,8 @@ class StripePolicy:
         return stripes_for_buffers(held_bytes, self._send_buffer_bytes)
 
     def _judge(self, period: TcpPeriod, now: float) -> None:
+        has_losses = period.is_lossy and not period.has_queue
+        self._num_lossy = self._num_lossy + 1 if has_losses else 0
         if self._trial is not None:
             self._go_on(self._trial, period, now)
         elif self._is_held_back(period):

@@ -16,6 +16,9 @@ MAX_WINDOW_BYTES = 256 * 2**20
 # always be frames that follow each other.
 FLOOR_S = 0.1
 MAX_FLOOR_BYTES = 16 * 2**20
+# What was lost holds up what came after it for another round trip: then the window is so many times
+# as large.
+LOSSY = 2
 LEAST_WINDOW_BYTES = 3 * LEAST_FRAME_BYTES
 
 
@@ -62,7 +65,7 @@ class PathWindow:
             return self._start_bytes
         if self._path.is_in_doubt:
             return int(NARROW * held)
-        settled = settled_window_bytes(held, rate)
+        settled = settled_window_bytes(held * (LOSSY if self._path.is_lossy else 1), rate)
         return settled if self._path.is_settled else max(settled, self._start_bytes)
 
 

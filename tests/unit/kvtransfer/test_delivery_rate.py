@@ -20,16 +20,12 @@ class Flow:
         for _ in range(num):
             self.in_flight.append(self.rate.sent(is_first=not self.in_flight, now=self.now))
 
-    def arrive(
-        self, num: int, spacing_s: float, *, resend: bool = True, holds: bool = False
-    ) -> None:
+    def arrive(self, num: int, spacing_s: float, *, resend: bool = True) -> None:
         """Each arrival lets another frame leave, if ``resend``."""
         for _ in range(num):
             self.now += spacing_s
             mark = self.in_flight.pop(0)
-            self.rate.delivered(
-                mark, FRAME, span_s=SPAN_S, horizon_s=HORIZON_S, holds=holds, now=self.now
-            )
+            self.rate.delivered(mark, FRAME, span_s=SPAN_S, horizon_s=HORIZON_S, now=self.now)
             self.send(int(resend))
 
     @property
@@ -138,12 +134,26 @@ def test_what_a_silence_held_up_is_no_fast_line() -> None:
     assert flow.frames_per_s == pytest.approx(100, rel=0.15)
 
 
-def test_nothing_expires_while_held_and_forgetting_leaves_the_latest() -> None:
+@pytest.mark.parametrize(("forgets", "frames_per_s"), [(False, 100), (True, 25)])
+def test_nothing_expires_while_held(forgets: bool, frames_per_s: float) -> None:
+    """Forgetting leaves the best from since it was held."""
     flow = steady()
-    flow.arrive(100, 0.05, holds=True)
+    flow.arrive(4, 0.04)
+    flow.rate.hold()
+    flow.arrive(50, 0.04)
+    flow.arrive(50, 0.05)
     assert flow.frames_per_s == pytest.approx(100)
-    flow.rate.forget()
+    flow.rate.release(forgets=forgets)
+    assert flow.frames_per_s == pytest.approx(frames_per_s)
+    flow.arrive(50, 0.05)
     assert flow.frames_per_s == pytest.approx(20)
+
+
+def test_forgetting_leaves_the_latest_at_least() -> None:
+    flow = steady()
+    flow.rate.hold()
+    flow.rate.release(forgets=True)
+    assert flow.frames_per_s == pytest.approx(100)
 
 
 def test_settled_when_it_no_longer_grows() -> None:

@@ -167,6 +167,18 @@ def test_losses_of_a_full_line_ask_for_nothing() -> None:
     assert connections.num_trials() == 0
 
 
+@pytest.mark.parametrize("backs_off_on_loss", [True, False])
+def test_a_path_that_goes_on_losing_packets_is_lossy(backs_off_on_loss: bool) -> None:
+    connections = Connections(policy(backs_off_on_loss=backs_off_on_loss), LINE, resent=1e-4)
+    connections.run(1.0)
+    assert not connections.policy.is_lossy
+    connections.run(1.0)
+    assert connections.policy.is_lossy
+    connections.rtt_s = 1.5 * RTT_S
+    connections.run(1.0)
+    assert not connections.policy.is_lossy
+
+
 def test_connections_that_mostly_wait_for_pages_say_nothing() -> None:
     connections = Connections(policy(), LINE / 10, rwnd=0.5, busy=0.5)
     connections.run(30.0)

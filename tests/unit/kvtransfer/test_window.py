@@ -54,6 +54,16 @@ def test_it_starts_wide_and_stays_so_until_the_rate_no_longer_grows() -> None:
     assert window.window_bytes() == path.target_bytes == pytest.approx(20 * MIB, rel=0.05)
 
 
+def test_it_is_twice_as_wide_where_packets_are_lost() -> None:
+    path = PathEstimator()
+    path.on_ping(0.1, now=0.0)
+    deliver(path, 100.0, 2.0, 0.0)
+    target_bytes = path.target_bytes
+    path.is_lossy = True
+    assert path.target_bytes == target_bytes == pytest.approx(20 * MIB, rel=0.05)
+    assert PathWindow(path, 64 * MIB).window_bytes() == pytest.approx(40 * MIB, rel=0.05)
+
+
 def test_it_is_narrow_while_the_round_trip_is_in_doubt() -> None:
     path = PathEstimator()
     path.on_ping(0.1, now=0.0)
