@@ -1,15 +1,16 @@
 """All stripes of one transfer: how many are to have a stream, and which of them may take a frame.
 
 How many may change until the commit, where the mode is adaptive. Frames go to whichever stripe asks
-first; but while there are several, none may hold more than its share of the window, so that one
-whose connection has stalled does not keep what the others could carry.
+first; but while there are several, none may hold much more than its share of the window, so that
+one whose connection has stalled does not keep what the others could carry.
 """
 
 from kvtransfer.limits import SendLimits
 from kvtransfer.send_stripe import SendStripe
 from kvtransfer.stripe_policy import StripePolicy
 
-LEAST_FRAMES = 2  # that a stripe may hold, whatever its share
+MOST_SHARES = 1.5  # of the window that a stripe may hold
+LEAST_FRAMES = 2  # that it may hold, whatever its share
 
 
 class SendStripes:
@@ -63,8 +64,8 @@ class SendStripes:
         if lane not in wanted:
             is_better = lane.is_heard and not any(other.is_heard for other in wanted)
             return is_better or not wanted
-        share = max(window_bytes // len(wanted), LEAST_FRAMES * nbytes)
-        return lane.in_flight_bytes + nbytes <= share or len(wanted) == 1
+        most_bytes = max(MOST_SHARES * window_bytes / len(wanted), LEAST_FRAMES * nbytes)
+        return lane.in_flight_bytes + nbytes <= most_bytes or len(wanted) == 1
 
     def close(self) -> tuple[int, int]:
         """All streams are gone; how many bytes and frames were not acknowledged."""

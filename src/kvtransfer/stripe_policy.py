@@ -8,6 +8,7 @@ start-up. A trial that brings nothing is repeated, but each time after a longer 
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,8 @@ PERIODS_OF_TRIAL = 2
 DISTANT_S = 0.002  # a shorter round trip fits in any buffer: there the programs are too slow
 GAIN = 1.1
 FIRST_WAIT_S, LAST_WAIT_S = 5.0, 300.0
-LOSSY_PERIODS = 2  # in a row: not the queue's losses of a connection that starts
+# So many of the last periods had losses: not those of a connection that starts, in its own queue.
+LOSSY_PERIODS, LAST_PERIODS = 3, 10
 CALM_PERIODS = 20  # in which nothing was held back: half of what trials have added may go
 
 
@@ -59,14 +61,15 @@ class StripePolicy:
         self._trial: _Trial | None = None
         self._wait_s = FIRST_WAIT_S
         self._next_trial_s = -math.inf
-        self._num_calm = self._num_lossy = 0  # periods in a row
+        self._num_calm = 0  # periods in a row
+        self._losses: deque[bool] = deque(maxlen=LAST_PERIODS)
         self._samples: Sequence[TcpSample] = ()
         self._since_s = 0.0
 
     @property
     def is_lossy(self) -> bool:
         """Whether the path loses packets, and not for want of room in its queue."""
-        return self._num_lossy >= LOSSY_PERIODS
+        return sum(self._losses) >= LOSSY_PERIODS
 
     def num_stripes(self) -> int:
         return min(max(START_STRIPES, self._for_buffers()) + self._added, self.max_stripes)
@@ -93,8 +96,7 @@ class StripePolicy:
         return stripes_for_buffers(held_bytes, self._send_buffer_bytes)
 
     def _judge(self, period: TcpPeriod, now: float) -> None:
-        has_losses = period.is_lossy and not period.has_queue
-        self._num_lossy = self._num_lossy + 1 if has_losses else 0
+        self._losses.append(period.is_lossy and not period.has_queue)
         if self._trial is not None:
             self._go_on(self._trial, period, now)
         elif self._is_held_back(period):

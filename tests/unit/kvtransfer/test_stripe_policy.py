@@ -170,12 +170,12 @@ def test_losses_of_a_full_line_ask_for_nothing() -> None:
 @pytest.mark.parametrize("backs_off_on_loss", [True, False])
 def test_a_path_that_goes_on_losing_packets_is_lossy(backs_off_on_loss: bool) -> None:
     connections = Connections(policy(backs_off_on_loss=backs_off_on_loss), LINE, resent=1e-4)
-    connections.run(1.0)
+    connections.run(1.5)
     assert not connections.policy.is_lossy
-    connections.run(1.0)
+    connections.run(2.0)
     assert connections.policy.is_lossy
     connections.rtt_s = 1.5 * RTT_S
-    connections.run(1.0)
+    connections.run(6.0)
     assert not connections.policy.is_lossy
 
 
