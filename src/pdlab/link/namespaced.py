@@ -49,6 +49,11 @@ def _set_congestion(namespace: str, name: str) -> None:
         write_sysctls(namespace, {"net.ipv4.tcp_congestion_control": name})
     except ConfigError:
         available = read_sysctl(namespace, "net.ipv4.tcp_available_congestion_control")
+        if name in available.split():
+            raise ConfigError(
+                f"this host does not allow {name!r} in network namespaces: sysctl -w"
+                f' net.ipv4.tcp_allowed_congestion_control="reno {name}"'
+            ) from None
         raise ConfigError(
             f"this kernel has no congestion control {name!r}; it has: {available}"
         ) from None
