@@ -151,6 +151,8 @@ async def test_cut_connection_resumes(mode: str, caplog: pytest.LogCaptureFixtur
 class AskedStripes:
     """As many as the test asks for."""
 
+    is_lossy = False
+
     def __init__(self, num: int) -> None:
         self.num = num
 
