@@ -32,27 +32,34 @@ class Flight:
         return min(self._window.window_bytes(), self._credit.granted_bytes)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the window is the pair's, not the transfer's own."""
+        return self._window.is_shared
+
+    @property
     def waits_in_line(self) -> bool:
         return self._credit.waits(self._transfer_id)
 
     def admits(self, nbytes: int) -> bool:
         """Take room for one frame. Without room in the transfer's own window leave the pair's line;
         without room in what is shared, wait in it."""
-        if not self._fits(nbytes):
+        if not self.fits(nbytes):
             self.leave_line()
             return False
-        bound = self._window.window_bytes() if self._window.is_shared else None
+        bound = self._window.window_bytes() if self.is_shared else None
         return self._credit.take(self._transfer_id, nbytes, bound)
 
-    def is_blocked(self, nbytes: int) -> bool:
-        """Whether window or credit has no room for a frame that is ready."""
-        return not self._fits(nbytes) or self.waits_in_line
+    def fits(self, nbytes: int) -> bool:
+        """In the transfer's own window; a shared one is the credit's matter."""
+        if self.is_shared or not self.nbytes:
+            return True
+        return self.nbytes + nbytes <= self._window.window_bytes()
 
     def sent(self, nbytes: int, now: float) -> Mark:
         """An admitted frame leaves. A fixed window says nothing of how fast the path could be."""
         self.nbytes += nbytes
         self.max_nbytes = max(self.max_nbytes, self.nbytes)
-        return self._path.sent(nbytes, is_limited=not self._window.is_shared, now=now)
+        return self._path.sent(nbytes, is_limited=not self.is_shared, now=now)
 
     def acknowledged(self, mark: Mark, nbytes: int, now: float) -> None:
         self._give_back(nbytes)
@@ -72,12 +79,6 @@ class Flight:
 
     def leave_line(self) -> None:
         self._credit.leave_line(self._transfer_id)
-
-    def _fits(self, nbytes: int) -> bool:
-        """In the transfer's own window; a shared one is the credit's matter."""
-        if self._window.is_shared or not self.nbytes:
-            return True
-        return self.nbytes + nbytes <= self._window.window_bytes()
 
     def _give_back(self, nbytes: int) -> None:
         self.nbytes -= nbytes

@@ -107,7 +107,7 @@ class FrameQueue:
         """
         if not self.is_over and self._unsent.ready(num_pages):
             self.record.pages_ready(num_pages, now)
-            if self._next_run() is not None:
+            if self._has_next():
                 self.accounting.start(now)
             self._settle(now)
 
@@ -202,10 +202,19 @@ class FrameQueue:
         is_idle = not self.in_flight_bytes
         return self._unsent.peek(num_stripes=self.num_stripes, is_idle=is_idle)
 
+    def _has_next(self) -> bool:
+        """Whether there is a next run. Asked after every change, so it does not cut one if it can
+        tell without."""
+        if self._unsent.all_ready:
+            return not self._unsent.is_empty
+        return self._next_run() is not None
+
     def _is_blocked(self) -> bool:
         """Whether a frame is ready, and window or credit has no room for it."""
-        run = self._next_run()
-        return run is not None and self._flight.is_blocked(self._unsent.nbytes(run))
+        if self._flight.waits_in_line:
+            return self._has_next()
+        run = None if self._flight.is_shared else self._next_run()
+        return run is not None and not self._flight.fits(self._unsent.nbytes(run))
 
     def _sent(self, lane: SendStripe, run: PageRun, now: float) -> OutgoingFrame:
         nbytes = self._unsent.nbytes(run)
@@ -242,18 +251,18 @@ class FrameQueue:
 
     def _settle(self, now: float) -> None:
         """After every change: what the transfer waits for now, and which clocks run."""
-        run = self._next_run()
-        self.accounting.waits_for(self._waits_for(run), now)
+        has_next = self._has_next()
+        self.accounting.waits_for(self._waits_for(has_next), now)
         self.record.changed(self.accounting.state, self.window_bytes, now)
-        has_work = run is not None or self.in_flight_bytes > 0 or self._handoff is not None
+        has_work = has_next or self.in_flight_bytes > 0 or self._handoff is not None
         waits_in_line = not self.in_flight_bytes and self._flight.waits_in_line
         self._clocks.run(
             is_cut=self._stripes.is_cut, could_move=has_work and not waits_in_line, now=now
         )
 
-    def _waits_for(self, run: PageRun | None) -> SendState:
+    def _waits_for(self, has_next: bool) -> SendState:
         if not self._stripes.is_open:
             return SendState.TRANSPORT
-        if run is not None or self._handoff is not None:
+        if has_next or self._handoff is not None:
             return SendState.WINDOW
         return SendState.PRODUCER

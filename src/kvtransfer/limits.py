@@ -13,6 +13,9 @@ from pdcore.kv_layout import KvLayout
 from pdcore.settings import TransferSettings
 
 MAX_AUTO_STRIPES = 8
+# A frame of ``auto`` may hold as much as so many of the others' where the path is fast: then what
+# each frame costs the two programs counts for more than how long it keeps others waiting.
+MOST_FRAMES = 2
 # Half of the transport's message limit (pdcore.rpc): room for the header and to spare.
 MAX_PAYLOAD_BYTES = 16 * 2**20
 
@@ -101,11 +104,15 @@ def limits_for(mode: str, settings: TransferSettings, layout: KvLayout) -> SendL
         mode=mode,
         starts=row.starts,
         window_bytes=settings.window_bytes if row.windowed else None,
-        frame=_frame_shape(row.frame, settings.frame_bytes, layout),
+        frame=_frame_shape(row.frame, _frame_bytes(row, settings), layout),
         small_frame_bytes=settings.frame_bytes // 2 if row.frame is FrameUnit.FILL else 0,
         num_stripes=_num_stripes(row, settings),
         is_adaptive=row.adaptive,
     )
+
+
+def _frame_bytes(row: Mode, settings: TransferSettings) -> int:
+    return (MOST_FRAMES if row.adaptive else 1) * settings.frame_bytes
 
 
 def _num_stripes(row: Mode, settings: TransferSettings) -> int:

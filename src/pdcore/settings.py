@@ -38,9 +38,11 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """``dtype`` is that of weights, activations and KV."""
+    """``dtype`` is that of weights, activations and KV; "auto": bfloat16 where the device has
+    instructions for it, else float32.
+    """
 
-    dtype: Annotated[str, OneOf(("bfloat16", "float32", "float16"))] = "bfloat16"
+    dtype: Annotated[str, OneOf(("auto", "bfloat16", "float32", "float16"))] = "auto"
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"
     attention: str = "auto"  # a key of pdengine.attention.BACKENDS, or auto
     threads: Count | None = None  # torch's intra-op threads; None: as many as torch likes

@@ -24,6 +24,7 @@ from pdengine.attention import build_backend
 from pdengine.batch import Slice, StepBatch
 from pdengine.checkpoint import fingerprint
 from pdengine.config import load_config
+from pdengine.device import device_for, dtype_for
 from pdengine.kv_cache import TORCH_DTYPES, KvCache
 from pdengine.model import Model
 from pdengine.page_pool import PagePool
@@ -60,16 +61,17 @@ class Engine:
         """
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
-        device = _device(settings.device)
+        device = device_for(settings.device)
         config = load_config(model_dir)
-        weights = load_weights(config, model_dir, TORCH_DTYPES[settings.dtype], device, progress)
+        dtype = dtype_for(settings.dtype, device)
+        weights = load_weights(config, model_dir, TORCH_DTYPES[dtype], device, progress)
         layout = KvLayout(
             model=fingerprint(config, model_dir),
             num_layers=config.num_layers,
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
             page_tokens=settings.page_tokens,
-            dtype=settings.dtype,
+            dtype=dtype,
         )
         return cls(Model(config, weights), _kv_cache(layout, settings, device), settings)
 
@@ -167,16 +169,6 @@ def _step_errors() -> Iterator[None]:
         log.exception("a step failed")
         reason = str(error).partition("\n")[0][:200]
         raise InternalError(f"the model could not compute this step: {reason}") from error
-
-
-def _device(name: str) -> torch.device:
-    if name not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"engine.device is {name!r}; one of auto, cpu, cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("engine.device is 'cuda', but torch finds no CUDA device; use cpu")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def _kv_cache(layout: KvLayout, settings: EngineSettings, device: torch.device) -> KvCache:

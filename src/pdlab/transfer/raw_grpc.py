@@ -33,7 +33,7 @@ def raw_grpc_arm() -> Arm:
 @asynccontextmanager
 async def _sending(place: Place, peer: Peer) -> AsyncIterator["GrpcSending"]:
     async with open_channel(peer.address, TlsSettings()) as channel:
-        frame_pages = limits_for("coalesced", place.settings, place.pool.layout).frame.pages
+        frame_pages = limits_for("auto", place.settings, place.pool.layout).frame.pages
         yield GrpcSending(place.pool, frame_pages, channel)
 
 
