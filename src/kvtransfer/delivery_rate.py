@@ -4,14 +4,17 @@ A sample is taken with every acknowledgement: what arrived in the last ``span_s`
 first frame left; so a burst of acknowledgements is no fast line. It is *limited* when the sender,
 not the path, may have kept it small, since there was a pause in what it covers: such a sample may
 raise the estimate, never lower it, and the time that it took makes no other expire. Nor does
-silence: a path that was cut for a while has not become slower.
+silence: a path that was cut for a while has not become slower. But one on which pings come back
+meanwhile was not cut, it has: what was lost on it holds up what came after.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
 GROWTH = 1.25  # a sample that stands out by less is no growth
 SILENCE = 0.5  # of the horizon without an arrival
+ANSWERED = 0.5  # of such a silence: a ping that took no longer was not held up by a cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,9 @@ class DeliveryRate:
         self._arrived_bytes = 0
         self._arrivals = deque([(0.0, 0)])  # (time, bytes so far); the first is a span ago
         self._was_silent = False  # before these
+        # Till then a sample includes the last silence of a slow line, as well as what ended it.
+        self._covered_until_s = -math.inf
+        self._least_ping_s = math.inf  # of those that came back since the last arrival
         self._num_pauses = 0
         self._num_pauses_arrived = 0
         self._flowing_s = 0.0  # when the first frame after the last of these arrived
@@ -50,6 +56,10 @@ class DeliveryRate:
     def pause(self) -> None:
         """The sender holds back, or has nothing to send."""
         self._num_pauses += 1
+
+    def answered(self, rtt_s: float) -> None:
+        """A ping came back."""
+        self._least_ping_s = min(self._least_ping_s, rtt_s)
 
     def hold(self) -> None:
         """From now on nothing expires."""
@@ -91,13 +101,21 @@ class DeliveryRate:
         silence_s = now - self._arrivals[-1][0]
         self._arrived_bytes += nbytes
         if silence_s > SILENCE * horizon_s:
-            self._restart(now, was_silent=True)
+            self._end_silence(silence_s, now)
         else:
             self._arrivals.append((now, self._arrived_bytes))
+        self._least_ping_s = math.inf
         if mark.num_pauses > self._num_pauses_arrived:
             self._num_pauses_arrived = mark.num_pauses
             self._flowing_s = now
         return silence_s
+
+    def _end_silence(self, silence_s: float, now: float) -> None:
+        if self._least_ping_s > ANSWERED * silence_s:
+            self._restart(now, was_silent=True)
+        else:
+            self._arrivals = deque([self._arrivals[-1], (now, self._arrived_bytes)])
+            self._covered_until_s = now + silence_s
 
     def _restart(self, now: float, *, was_silent: bool) -> None:
         """What was before is no part of any sample."""
@@ -106,7 +124,8 @@ class DeliveryRate:
 
     def _start(self, span_s: float, now: float) -> tuple[float, int]:
         """Where a sample begins; ``now`` while a burst that ended a silence would be most of it."""
-        while len(self._arrivals) > 1 and self._arrivals[1][0] <= now - span_s:
+        first_s = -math.inf if now < self._covered_until_s else now - span_s
+        while len(self._arrivals) > 1 and self._arrivals[1][0] <= first_s:
             self._arrivals.popleft()
         start = self._arrivals[0]
         is_short = now - start[0] < span_s and self._was_silent

@@ -6,7 +6,7 @@ and nobody waits long behind a frame; and the last ones are small enough for eve
 its share.
 """
 
-from kvtransfer.limits import MOST_FRAMES, FrameShape, SendLimits, filled
+from kvtransfer.limits import FrameShape, SendLimits, filled
 from kvtransfer.path import PathEstimator
 from pdcore.kv_layout import KvLayout
 
@@ -39,6 +39,6 @@ class FrameSize:
         most = frame.pages * frame.layers * self._layout.layer_bytes
         rate = self._path.rate_bytes_per_s
         if rate is None:
-            return most // MOST_FRAMES
+            return most
         serving_s = max(FRAME_S, ROUND_TRIP_SHARE * (self._path.rtt_s or 0.0))
         return min(most, max(LEAST_FRAME_BYTES, int(serving_s * rate)))

@@ -65,6 +65,7 @@ class PathEstimator:
 
     def on_ping(self, rtt_s: float, *, now: float) -> None:
         """A small message came back after ``rtt_s``. What may be sent may have changed."""
+        self._rate.answered(rtt_s)
         was_in_doubt = self.is_in_doubt
         finding = self._round_trip.on_ping(self._ping(rtt_s), now)
         # Which rate to believe depends on how a doubt is decided: until then none is forgotten.

@@ -71,7 +71,9 @@ def _add_up(commands: Commands) -> None:
     parser.add_argument(
         "--transfer", metavar="MODE", help="how KV pages travel, e.g. pipelined (default: auto)"
     )
-    parser.add_argument("--dtype", help="bfloat16, float32 or float16 (default: what this device is fast at)")
+    parser.add_argument(
+        "--dtype", help="bfloat16, float32 or float16 (default: what this device is fast at)"
+    )
     _add_set(parser)
     parser.add_argument(
         "--json", action="store_true", help="when ready, print one line of JSON instead of text"

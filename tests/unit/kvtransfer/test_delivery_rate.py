@@ -126,6 +126,25 @@ def test_silence_is_no_slow_line() -> None:
     assert flow.rate.latest_bytes_per_s == pytest.approx(100 * FRAME)
 
 
+def test_a_silence_in_which_pings_come_back_is_a_slow_line() -> None:
+    """What arrives at its end was held up by losses, and comes at once."""
+    flow = steady()
+    flow.rate.answered(0.1)
+    flow.arrive(1, 1.0)
+    flow.arrive(9, 0.01)
+    assert flow.frames_per_s == pytest.approx(10, rel=0.15)
+    flow.arrive(20, 0.1)
+    assert flow.frames_per_s == pytest.approx(10, rel=0.15)
+
+
+def test_a_ping_that_was_cut_off_too_says_nothing() -> None:
+    flow = steady()
+    flow.rate.answered(0.9)
+    flow.arrive(1, 1.0)
+    flow.arrive(9, 0.0)
+    assert flow.frames_per_s == pytest.approx(100)
+
+
 def test_what_a_silence_held_up_is_no_fast_line() -> None:
     flow = steady()
     flow.now += 2.0

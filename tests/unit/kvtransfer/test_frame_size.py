@@ -35,14 +35,14 @@ def test_a_fixed_modes_frames_are_of_one_shape() -> None:
 
 
 def test_as_large_as_may_be_while_the_path_is_unknown() -> None:
-    assert size(SMOLLM2, PathEstimator()).shape(MUCH, 1) == FrameShape(5, 30)
-    assert size(LLAMA_8B, PathEstimator()).shape(MUCH, 1) == FrameShape(1, 32)
+    assert size(SMOLLM2, PathEstimator()).shape(MUCH, 1) == FrameShape(11, 30)
+    assert size(LLAMA_8B, PathEstimator()).shape(MUCH, 1) == FrameShape(2, 32)
 
 
 @pytest.mark.parametrize(
     ("rate", "rtt_s", "shape"),
     [
-        (1e9, 0.0001, FrameShape(5, 30)),  # 2 MiB and no more
+        (1e9, 0.0001, FrameShape(11, 30)),  # 4 MiB and no more
         (1.2e8, 0.0001, FrameShape(2, 30)),  # 8 ms
         (1.2e8, 0.05, FrameShape(4, 30)),  # a quarter of 50 ms
         (1e6, 0.0001, FrameShape(1, 21)),  # 256 KiB and no less: a page in parts
@@ -62,5 +62,5 @@ def test_the_last_frames_are_shared_by_the_stripes() -> None:
 
 
 def test_what_is_held_back_is_less_than_half_a_frame_of_that_path() -> None:
-    assert size(LLAMA_8B, path_with(1e9, 0.0001)).small_bytes() == 2**20
+    assert size(LLAMA_8B, path_with(1e9, 0.0001)).small_bytes() == 2 * 2**20
     assert size(SMOLLM2, path_with(1e6, 0.0001)).small_bytes() == LEAST_FRAME_BYTES // 2

@@ -78,7 +78,7 @@ def test_later_override_wins_and_types_are_toml() -> None:
         (["transfer.mood=bulk"], "cluster: transfer: unknown key 'mood'; did you mean 'mode'?"),
         (["transfer.stripes=four"], "cluster: transfer: stripes: expected a whole number"),
         (["transfer=bulk"], "cluster: transfer: expected a table"),
-        (["engine.dtype=int8"], "cluster: engine: dtype is 'int8'; one of bfloat16, float32"),
+        (["engine.dtype=int8"], "cluster: engine: dtype is 'int8'; one of auto, bfloat16"),
         (["engine.page_tokens=0"], "cluster: engine: page_tokens is 0; it must be at least 1"),
         (["engine.num_pages=1"], "cluster: engine: num_pages is 1; it must be at least 2"),
         (["transfer.stripes=65"], "cluster: transfer: stripes is 65; it must be at least 1 and at"),

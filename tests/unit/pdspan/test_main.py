@@ -86,7 +86,7 @@ def test_wrong_usage_is_status_2(
             "d is a decode node: start it with 'pdspan decode'",
         ),
         ("up --port 0 --transfer fast", "transfer.mode is 'fast'; one of sequential_layer"),
-        ("up --port 0 --dtype int8", "engine: dtype is 'int8'; one of bfloat16"),
+        ("up --port 0 --dtype int8", "engine: dtype is 'int8'; one of auto, bfloat16"),
         ("up --port 0 --model nope", "no model 'nope'"),
         ("models fetch nope", "no model 'nope'"),
     ],
