@@ -1,16 +1,21 @@
-"""Attention backends by name. ``auto`` is FlashInfer where it can serve the model, else torch."""
+"""Attention backends by name. ``auto`` is the best that can serve the model: FlashInfer on a GPU, our
+own kernels on a CPU, torch where those cannot."""
+
+import logging
 
 from pdcore.errors import ConfigError
-from pdengine.attention.flashinfer import build_flashinfer
-from pdengine.attention.flashinfer import unsupported as flashinfer_unsupported
+from pdengine.attention import cpu, flashinfer
 from pdengine.attention.interface import AttentionBackend, Builder
 from pdengine.attention.torch_reference import TorchReference
 from pdengine.config import ModelConfig
 from pdengine.kv_cache import KvCache
 
+log = logging.getLogger(__name__)
+
 BACKENDS: dict[str, Builder] = {
+    "flashinfer": flashinfer.build_flashinfer,
+    "cpu": cpu.build_cpu,
     "torch": TorchReference,
-    "flashinfer": build_flashinfer,
 }
 
 
@@ -22,10 +27,21 @@ def build_backend(name: str, config: ModelConfig, kv: KvCache) -> AttentionBacke
 def backend_name(name: str, config: ModelConfig, kv: KvCache) -> str:
     """What ``auto`` stands for here; any other known name is itself."""
     if name == "auto":
-        return "torch" if flashinfer_unsupported(config, kv) else "flashinfer"
+        return _best(config, kv)
     if name not in BACKENDS:
         raise ConfigError(f"engine.attention is {name!r}; one of auto, {', '.join(BACKENDS)}")
     return name
+
+
+def _best(config: ModelConfig, kv: KvCache) -> str:
+    """Says in the log why the backend that is meant for this device is not used."""
+    meant = "flashinfer" if kv.device.type == "cuda" else "cpu"
+    module = flashinfer if meant == "flashinfer" else cpu
+    reason = module.unsupported(config, kv)
+    if reason is None:
+        return meant
+    log.warning("attention by torch, since %s is not possible: %s", meant, reason)
+    return "torch"
 
 
 __all__ = ["AttentionBackend", "BACKENDS", "Builder", "backend_name", "build_backend"]

@@ -19,6 +19,7 @@ from pdengine.attention.flashinfer import FlashInfer
 LENGTHS = {"decode": DECODE, "prefill": PREFILL, "mixed": MIXED}
 
 BUILDERS: dict[str, Callable[[AttentionCase], AttentionBackend]] = {
+    "cpu": lambda case: build_backend("cpu", case.config, case.kv),
     "torch": lambda case: build_backend("torch", case.config, case.kv),
     # The kernels run in tests/gpu; what they are asked to do is checked here.
     "flashinfer": lambda case: FlashInfer(fake_flashinfer, case.config, case.kv),
@@ -55,18 +56,28 @@ def test_equals_float64(backend: str, lengths: str, shape: str) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_stays_close(backend: str, dtype: str) -> None:
     case = AttentionCase(Shape(dtype=dtype), MIXED)
+    if (backend, dtype) == ("cpu", "float16"):
+        with pytest.raises(ConfigError, match="dtype is float16; it takes float32 or bfloat16"):
+            BUILDERS[backend](case)
+        return
     out = case.run(BUILDERS[backend](case))
     torch.testing.assert_close(out.double(), case.expected(), rtol=0.03, atol=0.02)
 
 
-def test_auto_is_torch_without_a_gpu() -> None:
+def test_auto_is_our_kernels_on_a_cpu() -> None:
     case = AttentionCase(Shape(), DECODE)
+    assert backend_name("auto", case.config, case.kv) == "cpu"
+
+
+def test_auto_is_torch_where_the_kernels_cannot_serve(caplog: pytest.LogCaptureFixture) -> None:
+    case = AttentionCase(Shape(head_dim=40), DECODE)
     assert backend_name("auto", case.config, case.kv) == "torch"
+    assert "the model's head_dim is 40; it takes multiples of 16 up to 256" in caplog.text
 
 
 def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
     case = AttentionCase(Shape(), DECODE)
-    with pytest.raises(ConfigError, match="'flash'; one of auto, torch, flashinfer"):
+    with pytest.raises(ConfigError, match="'flash'; one of auto, flashinfer, cpu, torch"):
         build_backend("flash", case.config, case.kv)
 
 

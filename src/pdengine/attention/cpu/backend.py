@@ -1,0 +1,192 @@
+"""The attention backend of a CPU: slices of one token by a schedule, longer ones in tiles.
+
+Plans are arrays of integers that the kernels read; one for each distinct window of the layers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pdcore.errors import ConfigError
+from pdengine.attention.cpu.library import (
+    ITEM_FIELDS,
+    LANES,
+    MAX_GROUPS,
+    MAX_HEAD_DIM,
+    MERGE_FIELDS,
+    TILE_FIELDS,
+    Layer,
+    kernels,
+)
+from pdengine.attention.schedules import SCHEDULES, Row, Schedule, View, Work
+from pdengine.batch import StepBatch
+from pdengine.config import ModelConfig
+from pdengine.kv_cache import KvCache
+
+Table = NDArray[np.int32]
+
+DTYPES = ("float32", "bfloat16")
+
+
+def unsupported(config: ModelConfig, kv: KvCache) -> str | None:
+    """Why the kernels cannot serve this model here, or None. Compiles them."""
+    if kv.device.type != "cpu":
+        return f"it needs a CPU and the engine's device is {kv.device.type}"
+    if kv.layout.dtype not in DTYPES:
+        return f"engine.dtype is {kv.layout.dtype}; it takes {' or '.join(DTYPES)}"
+    if config.head_dim % LANES or config.head_dim > MAX_HEAD_DIM:
+        return (
+            f"the model's head_dim is {config.head_dim}; it takes multiples of {LANES} up to"
+            f" {MAX_HEAD_DIM}"
+        )
+    if config.num_groups > MAX_GROUPS:
+        return f"{config.num_groups} query heads share a KV head; it takes up to {MAX_GROUPS}"
+    try:
+        kernels()
+    except ConfigError as error:
+        return error.message
+    return None
+
+
+def build_cpu(config: ModelConfig, kv: KvCache) -> "CpuAttention":
+    """Raises ConfigError where the kernels cannot serve the model."""
+    reason = unsupported(config, kv)
+    if reason is not None:
+        raise ConfigError(f"engine.attention is 'cpu', but {reason}")
+    return CpuAttention(config, kv, SCHEDULES["workqueue"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Of one window. ``partials``: room for the parts of rows that were cut."""
+
+    items: Table
+    merges: Table
+    tiles: Table
+    partials: Tensor
+    takes_turns: bool
+
+
+class CpuAttention:
+    def __init__(self, config: ModelConfig, kv: KvCache, schedule: Schedule) -> None:
+        library = kernels()
+        self._config = config
+        self._kv = kv
+        self._schedule = schedule
+        self._decode = getattr(library, f"pdspan_decode_{kv.layout.dtype}")
+        self._prefill = getattr(library, f"pdspan_prefill_{kv.layout.dtype}")
+        self._tile_rows: int = library.pdspan_tile_rows()
+        self._store_rows = torch.empty(0, dtype=torch.int64)
+        self._tables: Table = np.empty((0, 0), dtype=np.int32)
+        self._plans: dict[int | None, _Plan] = {}
+
+    def plan(self, batch: StepBatch) -> None:
+        self._store_rows = self._kv.key_rows(batch.slots)
+        self._tables = _tables(batch)
+        self._plans = {
+            window: self._plan(batch, window) for window in set(self._config.layer_windows)
+        }
+
+    def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        self._kv.store(layer, self._store_rows, k, v)
+        window = self._config.layer_windows[layer]
+        plan, q = self._plans[window], q.contiguous()
+        out = torch.empty_like(q)
+        tables = (self._tables, self._tables.shape[1])
+        common = (self._layer(layer), q.data_ptr(), *tables)
+        threads = torch.get_num_threads()
+        if len(plan.items):
+            self._decode(
+                *common,
+                *(plan.items, len(plan.items), plan.merges, len(plan.merges)),
+                *(plan.partials.data_ptr(), plan.takes_turns, threads, out.data_ptr()),
+            )
+        if len(plan.tiles):
+            tiles = (plan.tiles, len(plan.tiles), window or 0)
+            self._prefill(*common, *tiles, threads, out.data_ptr())
+        return out
+
+    def _layer(self, layer: int) -> Layer:
+        pages = self._kv.pages
+        keys, values = self._kv.layer(layer)
+        return Layer(
+            keys=keys.data_ptr(),
+            page_stride=pages.stride(0),
+            token_stride=keys.stride(1),
+            value_offset=(values.data_ptr() - keys.data_ptr()) // pages.element_size(),
+            page_tokens=self._kv.layout.page_tokens,
+            num_heads=self._config.num_heads,
+            num_kv_heads=self._config.num_kv_heads,
+            head_dim=self._config.head_dim,
+            scale=self._config.head_dim**-0.5,
+        )
+
+    def _plan(self, batch: StepBatch, window: int | None) -> _Plan:
+        starts = list(accumulate(batch.query_lengths, initial=0))
+        rows = [
+            Row(starts[i], i, 0 if window is None else max(0, context - window), context)
+            for i, (length, context) in enumerate(
+                zip(batch.query_lengths, batch.context_lengths, strict=True)
+            )
+            if length == 1
+        ]
+        view = View(rows, self._config.num_kv_heads, torch.get_num_threads())
+        work = self._schedule(view) if rows else Work((), takes_turns=False)
+        items, merges, num_partials = _items(work)
+        size = num_partials * self._config.num_heads * (self._config.head_dim + 2)
+        tiles = _tiles(batch, starts, self._config.num_kv_heads, self._tile_rows)
+        return _Plan(items, merges, tiles, torch.empty(size), work.takes_turns)
+
+
+def _tables(batch: StepBatch) -> Table:
+    """Page tables side by side, the short ones filled with zeros."""
+    longest = max(map(len, batch.page_tables))
+    tables = np.zeros((len(batch.page_tables), longest), dtype=np.int32)
+    for row, table in zip(tables, batch.page_tables, strict=True):
+        row[: len(table)] = table
+    return tables
+
+
+def _items(work: Work) -> tuple[Table, Table, int]:
+    """The pieces, what is to be merged, and how many partial results there are."""
+    items: list[tuple[int, ...]] = []
+    merges: list[tuple[int, ...]] = []
+    num_partials = 0
+    together = groupby(work.pieces, key=lambda p: (p.row.row, p.first_head, p.last_head))
+    for (row, first_head, last_head), group in together:
+        pieces = list(group)
+        is_cut = len(pieces) > 1
+        for place, piece in enumerate(pieces):
+            partial = num_partials + place if is_cut else -1
+            heads = (first_head, last_head)
+            items.append((row, piece.row.table, *heads, piece.first, piece.last, partial))
+        if is_cut:
+            end = num_partials + len(pieces)
+            merges.append((row, first_head, last_head, num_partials, end))
+            num_partials = end
+    return _table(items, ITEM_FIELDS), _table(merges, MERGE_FIELDS), num_partials
+
+
+def _tiles(batch: StepBatch, starts: list[int], num_kv_heads: int, tile_rows: int) -> Table:
+    """The last tiles of a slice have the longest contexts: those are taken first."""
+    tiles: list[tuple[int, ...]] = []
+    for index, length in enumerate(batch.query_lengths):
+        if length == 1:
+            continue
+        position = batch.context_lengths[index] - length
+        for first in reversed(range(0, length, tile_rows)):
+            num = min(tile_rows, length - first)
+            tiles += [
+                (index, head, starts[index] + first, num, position + first)
+                for head in range(num_kv_heads)
+            ]
+    return _table(tiles, TILE_FIELDS)
+
+
+def _table(rows: Sequence[tuple[int, ...]], num_fields: int) -> Table:
+    return np.array(rows, dtype=np.int32).reshape(-1, num_fields)

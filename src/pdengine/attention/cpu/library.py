@@ -1,0 +1,92 @@
+"""The compiled kernels, as Python sees them: structures and functions of ``paged_attention.cpp``.
+
+The library is linked with the OpenMP runtime that torch brought along, so that both share one pool
+of threads.
+"""
+
+import ctypes
+import platform
+from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pdcore.compiled import Recipe, compiled
+
+SOURCE = Path(__file__).with_name("paged_attention.cpp")
+ITEM_FIELDS = 7
+MERGE_FIELDS = 5
+TILE_FIELDS = 5
+LANES = 16
+MAX_HEAD_DIM = 256
+MAX_GROUPS = 16
+
+
+class Layer(ctypes.Structure):
+    """See the structure of the same name in the source."""
+
+    _fields_ = (
+        ("keys", c_void_p),
+        ("page_stride", c_int64),
+        ("token_stride", c_int64),
+        ("value_offset", c_int64),
+        ("page_tokens", c_int32),
+        ("num_heads", c_int32),
+        ("num_kv_heads", c_int32),
+        ("head_dim", c_int32),
+        ("scale", c_float),
+    )
+
+
+@cache
+def kernels() -> ctypes.CDLL:
+    """Compiled at first use, in seconds. Raises ConfigError where that cannot be done."""
+    library = ctypes.CDLL(str(compiled(_recipe())))
+    table = np.ctypeslib.ndpointer(dtype=np.int32, flags="C_CONTIGUOUS")
+    common = [POINTER(Layer), c_void_p, table, c_int64]
+    for dtype in ("float32", "bfloat16"):
+        decode = getattr(library, f"pdspan_decode_{dtype}")
+        decode.argtypes = [
+            *common,
+            *(table, c_int),  # items
+            *(table, c_int),  # merges
+            *(c_void_p, c_int, c_int, c_void_p),
+        ]
+        prefill = getattr(library, f"pdspan_prefill_{dtype}")
+        prefill.argtypes = [*common, table, c_int, c_int, c_int, c_void_p]
+        decode.restype = prefill.restype = None
+    return library
+
+
+def _recipe() -> Recipe:
+    return Recipe(
+        name="kernels/paged_attention",
+        sources=(SOURCE,),
+        compilers=("c++", "g++"),
+        options=(
+            *("-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", "-fopenmp"),
+            *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"),
+        ),
+        libraries=_openmp_of_torch(),
+        purpose="attention on a CPU",
+        language="C++",
+        machine=f"{platform.machine()} {_processor()} {torch.__version__}",
+    )
+
+
+def _openmp_of_torch() -> tuple[str, ...]:
+    """By its path: a second runtime would be a second pool of threads."""
+    folder = Path(torch.__file__).with_name("lib")
+    return tuple(str(path) for path in sorted(folder.glob("libgomp*.so*")))
+
+
+def _processor() -> str:
+    """Its model and instruction sets."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("model name", "flags", "Features", "CPU part")
+    return " ".join(sorted({line for line in lines if line.startswith(wanted)}))

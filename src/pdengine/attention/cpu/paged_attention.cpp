@@ -1,0 +1,496 @@
+// Paged attention on a CPU: pages are read in place, through the page table.
+//
+// Compiled on the machine that runs it, for its own instruction set: a vector is as wide as one of the
+// processor's registers. Everything is computed in float32, whatever the pages hold.
+//
+// One layer's keys of token t of page p begin at ``keys + p * page_stride + t * token_stride``, those
+// of its KV head h at ``+ h * head_dim``; its values ``value_offset`` elements further. Softmax is
+// taken online, block by block; a row's scores never exist as a whole.
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <omp.h>
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16;
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
+constexpr int SCORES = 16;      // keys of a decode row's inner loop
+constexpr int WIDE = 2;         // vectors that a prefill tile's inner loops keep for each row
+constexpr int MAX_DIM = 256;
+constexpr int PADDED_DIM = MAX_DIM + 16;
+constexpr int MAX_GROUPS = 16;  // query heads that share a KV head
+constexpr int BLOCK = 64;       // keys of a prefill tile's inner loop
+constexpr int ROWS = 4;         // query rows that share each load of a key or a value
+
+typedef float Vec __attribute__((vector_size(LANES * sizeof(float))));
+typedef int32_t Ints __attribute__((vector_size(LANES * sizeof(int32_t))));
+typedef uint32_t Words __attribute__((vector_size(LANES * sizeof(uint32_t))));
+typedef uint16_t Halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
+
+struct Bfloat16 {
+  uint16_t bits;
+};
+
+inline Vec load(const float* p) {
+  Vec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+inline Vec load(const Bfloat16* p) {
+  Halves halves;
+  std::memcpy(&halves, p, sizeof halves);
+  const Words words = __builtin_convertvector(halves, Words) << 16;
+  return reinterpret_cast<Vec>(words);
+}
+
+inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+
+inline void store(Bfloat16* p, Vec v) {  // round to nearest, ties to even, as torch does
+  Words words = reinterpret_cast<Words>(v);
+  const Words is_nan = (words & 0x7fffffffu) > 0x7f800000u;  // all ones where true
+  words += 0x7fffu + ((words >> 16) & 1u);
+  words = (words & ~is_nan) | (is_nan & 0x7fc00000u);
+  const Halves halves = __builtin_convertvector(words >> 16, Halves);
+  std::memcpy(p, &halves, sizeof halves);
+}
+
+inline Vec spread(float x) { return x - Vec{}; }
+
+inline float sum(Vec v) {
+  float lanes[LANES];
+  store(lanes, v);
+  for (int width = LANES / 2; width; width /= 2)
+    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  return lanes[0];
+}
+
+inline Vec select(Ints mask, Vec a, Vec b) {
+  return reinterpret_cast<Vec>((mask & reinterpret_cast<Ints>(a)) |
+                               (~mask & reinterpret_cast<Ints>(b)));
+}
+
+inline Vec larger(Vec a, Vec b) { return select(a > b, a, b); }
+
+// e^x for x <= 0, relative error below 2e-7: 2^n times a polynomial of the rest, |rest| <= ln(2)/2.
+// Below -87 it is 0: what is masked is -inf.
+inline Vec exponential(Vec x) {
+  const Ints is_tiny = x < spread(-87.0f);
+  x = larger(x, spread(-87.0f));
+  const Vec scaled = x * spread(1.44269504088896341f);
+  const Ints n = __builtin_convertvector(scaled - spread(0.5f), Ints);
+  const Vec whole = __builtin_convertvector(n, Vec);
+  const Vec r = (x - whole * spread(0.693359375f)) - whole * spread(-2.12194440e-4f);
+  Vec y = spread(1.9875691500e-4f);
+  y = y * r + spread(1.3981999507e-3f);
+  y = y * r + spread(8.3334519073e-3f);
+  y = y * r + spread(4.1665795894e-2f);
+  y = y * r + spread(1.6666665459e-1f);
+  y = y * r + spread(5.0000001201e-1f);
+  y = y * r * r + r + spread(1.0f);
+  const Vec power = reinterpret_cast<Vec>((n + 127) << 23);
+  return select(is_tiny, Vec{}, y * power);
+}
+
+inline float exponential(float x) { return exponential(spread(x))[0]; }
+
+}  // namespace
+
+// One layer of the cache, and the shape of the heads. Strides and offsets count elements.
+struct Layer {
+  const void* keys;
+  int64_t page_stride;
+  int64_t token_stride;
+  int64_t value_offset;
+  int32_t page_tokens;
+  int32_t num_heads;
+  int32_t num_kv_heads;
+  int32_t head_dim;
+  float scale;
+};
+
+// Row ``row`` of the batch, whose pages are in ``table``: KV heads [first_head, last_head), tokens
+// [first, last) of its context. ``partial``: where the result goes until the row's parts are merged;
+// -1: it is the only one.
+struct Item {
+  int32_t row;
+  int32_t table;
+  int32_t first_head;
+  int32_t last_head;
+  int32_t first;
+  int32_t last;
+  int32_t partial;
+};
+
+// Parts [first, last) of one row, all KV heads [first_head, last_head).
+struct Merge {
+  int32_t row;
+  int32_t first_head;
+  int32_t last_head;
+  int32_t first;
+  int32_t last;
+};
+
+// Query rows [first_row, first_row + num_rows) of the batch, at positions from ``position`` on of the
+// context whose pages are in ``table``.
+struct Tile {
+  int32_t table;
+  int32_t kv_head;
+  int32_t first_row;
+  int32_t num_rows;
+  int32_t position;
+};
+
+namespace {
+
+template <typename T>
+const T* token_at(const Layer& layer, const int32_t* table, int64_t token) {
+  const int64_t page = table[token / layer.page_tokens];
+  return static_cast<const T*>(layer.keys) + page * layer.page_stride +
+         token % layer.page_tokens * layer.token_stride;
+}
+
+// The running softmax of the query heads of one KV head.
+struct Running {
+  float highest[MAX_GROUPS];
+  float total[MAX_GROUPS];
+  float values[MAX_GROUPS][MAX_DIM];
+};
+
+template <typename T>
+void attend(const Layer& layer, const T* q, const int32_t* table, int kv_head, int64_t first,
+            int64_t last, Running& running) {
+  const int dim = layer.head_dim, groups = layer.num_heads / layer.num_kv_heads;
+  float queries[MAX_GROUPS][MAX_DIM];
+  for (int g = 0; g < groups; ++g) {
+    for (int d = 0; d < dim; d += LANES)
+      store(queries[g] + d, load(q + g * dim + d) * spread(layer.scale));
+    running.highest[g] = -INFINITY;
+    running.total[g] = 0;
+    std::memset(running.values[g], 0, dim * sizeof(float));
+  }
+  float scores[MAX_GROUPS][SCORES];
+  for (int64_t token = first; token < last;) {
+    const int64_t in_page = layer.page_tokens - token % layer.page_tokens;
+    int64_t num = last - token < in_page ? last - token : in_page;
+    if (num > SCORES) num = SCORES;
+    const T* keys = token_at<T>(layer, table, token) + kv_head * dim;
+    for (int t = 0; t < num; ++t) {
+      const T* key = keys + t * layer.token_stride;
+      __builtin_prefetch(key + layer.value_offset);
+      Vec products[MAX_GROUPS] = {};
+      for (int d = 0; d < dim; d += LANES) {
+        const Vec k = load(key + d);
+        for (int g = 0; g < groups; ++g) products[g] += k * load(queries[g] + d);
+      }
+      for (int g = 0; g < groups; ++g) scores[g][t] = sum(products[g]);
+    }
+    for (int g = 0; g < groups; ++g) {
+      for (int t = static_cast<int>(num); t < SCORES; ++t) scores[g][t] = -INFINITY;
+      float highest = running.highest[g];
+      for (int t = 0; t < num; ++t) highest = scores[g][t] > highest ? scores[g][t] : highest;
+      const float faded = exponential(running.highest[g] - highest);
+      Vec total = {};
+      for (int t = 0; t < SCORES; t += LANES) {
+        const Vec weights = exponential(load(scores[g] + t) - spread(highest));
+        store(scores[g] + t, weights);
+        total += weights;
+      }
+      running.total[g] = running.total[g] * faded + sum(total);
+      running.highest[g] = highest;
+      if (faded != 1.0f)
+        for (int d = 0; d < dim; d += LANES)
+          store(running.values[g] + d, load(running.values[g] + d) * spread(faded));
+    }
+    const T* values = keys + layer.value_offset;
+    for (int d = 0; d < dim; d += LANES) {
+      Vec sums[MAX_GROUPS];
+      for (int g = 0; g < groups; ++g) sums[g] = load(running.values[g] + d);
+      for (int t = 0; t < num; ++t) {
+        const Vec v = load(values + t * layer.token_stride + d);
+        for (int g = 0; g < groups; ++g) sums[g] += v * spread(scores[g][t]);
+      }
+      for (int g = 0; g < groups; ++g) store(running.values[g] + d, sums[g]);
+    }
+    token += num;
+  }
+}
+
+// A part's result for one query head: its highest score, the sum of weights, the weighted values.
+inline float* part_of(float* partials, const Layer& layer, int64_t part, int head) {
+  return partials + (part * layer.num_heads + head) * (layer.head_dim + 2);
+}
+
+template <typename T>
+void run_item(const Layer& layer, const T* q, const int32_t* tables, int64_t table_stride,
+              const Item& item, float* partials, T* out) {
+  const int dim = layer.head_dim, groups = layer.num_heads / layer.num_kv_heads;
+  const int64_t row = static_cast<int64_t>(item.row) * layer.num_heads * dim;
+  Running running;
+  for (int head = item.first_head; head < item.last_head; ++head) {
+    attend(layer, q + row + head * groups * dim, tables + item.table * table_stride, head,
+           item.first, item.last, running);
+    for (int g = 0; g < groups; ++g) {
+      if (item.partial >= 0) {
+        float* part = part_of(partials, layer, item.partial, head * groups + g);
+        part[0] = running.highest[g];
+        part[1] = running.total[g];
+        std::memcpy(part + 2, running.values[g], dim * sizeof(float));
+        continue;
+      }
+      T* result = out + row + (head * groups + g) * dim;
+      for (int d = 0; d < dim; d += LANES)
+        store(result + d, load(running.values[g] + d) * spread(1 / running.total[g]));
+    }
+  }
+}
+
+template <typename T>
+void merge(const Layer& layer, const Merge& row, float* partials, T* out) {
+  const int dim = layer.head_dim, groups = layer.num_heads / layer.num_kv_heads;
+  for (int head = row.first_head * groups; head < row.last_head * groups; ++head) {
+    float highest = -INFINITY, total = 0;
+    for (int64_t part = row.first; part < row.last; ++part) {
+      const float score = part_of(partials, layer, part, head)[0];
+      highest = score > highest ? score : highest;
+    }
+    Vec sums[MAX_DIM / LANES] = {};
+    for (int64_t part = row.first; part < row.last; ++part) {
+      const float* values = part_of(partials, layer, part, head);
+      const float weight = exponential(values[0] - highest);
+      total += weight * values[1];
+      for (int d = 0; d < dim; d += LANES)
+        sums[d / LANES] += load(values + 2 + d) * spread(weight);
+    }
+    T* result = out + (static_cast<int64_t>(row.row) * layer.num_heads + head) * dim;
+    for (int d = 0; d < dim; d += LANES) store(result + d, sums[d / LANES] * spread(1 / total));
+  }
+}
+
+template <typename T>
+void decode(const Layer& layer, const T* q, const int32_t* tables, int64_t table_stride,
+            const Item* items, int num_items, const Merge* merges, int num_merges,
+            float* partials, bool takes_turns, int num_threads, T* out) {
+  std::atomic<int> next{0};
+#pragma omp parallel num_threads(num_threads)
+  {
+    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    if (takes_turns) {
+      for (int i = next++; i < num_items; i = next++)
+        run_item(layer, q, tables, table_stride, items[i], partials, out);
+    } else {
+      const int begin = static_cast<int64_t>(num_items) * thread / threads;
+      const int end = static_cast<int64_t>(num_items) * (thread + 1) / threads;
+      for (int i = begin; i < end; ++i)
+        run_item(layer, q, tables, table_stride, items[i], partials, out);
+    }
+    if (num_merges) {
+#pragma omp barrier
+      for (int i = thread; i < num_merges; i += threads) merge(layer, merges[i], partials, out);
+    }
+  }
+}
+
+// A block of keys, transposed, and of values, of one KV head; one for each thread.
+struct Block {
+  alignas(64) float keys[MAX_DIM][BLOCK];
+  alignas(64) float values[BLOCK][PADDED_DIM];
+};
+
+template <typename T>
+void read_block(const Layer& layer, const int32_t* table, int kv_head, int64_t first, int num,
+                Block& block) {
+  for (int t = 0; t < BLOCK; ++t) {
+    if (t >= num) {  // masked; but a weight of 0 times what was here may be no number
+      for (int d = 0; d < layer.head_dim; ++d) block.keys[d][t] = block.values[t][d] = 0;
+      continue;
+    }
+    const T* key = token_at<T>(layer, table, first + t) + kv_head * layer.head_dim;
+    for (int d = 0; d < layer.head_dim; d += LANES) {
+      float lanes[LANES];
+      store(lanes, load(key + d));
+      for (int i = 0; i < LANES; ++i) block.keys[d + i][t] = lanes[i];
+      store(block.values[t] + d, load(key + layer.value_offset + d));
+    }
+  }
+}
+
+constexpr int TILE_ROWS = 64;
+
+// The rows of one tile and query head.
+struct TileState {
+  alignas(64) float queries[TILE_ROWS][MAX_DIM];
+  alignas(64) float values[TILE_ROWS][PADDED_DIM];
+  alignas(64) float scores[ROWS][BLOCK];
+  float highest[TILE_ROWS];
+  float total[TILE_ROWS];
+};
+
+// Rows [row, row + ROWS) over one block; of row r only keys [low[r], high[r]) are seen.
+inline void step_rows(int dim, const Block& block, const int* low, const int* high, int row,
+                      TileState& state) {
+  for (int k = 0; k < BLOCK; k += WIDE * LANES) {
+    Vec sums[ROWS][WIDE] = {};
+    for (int d = 0; d < dim; ++d) {
+      Vec keys[WIDE];
+      for (int w = 0; w < WIDE; ++w) keys[w] = load(block.keys[d] + k + w * LANES);
+      for (int r = 0; r < ROWS; ++r) {
+        const Vec query = spread(state.queries[row + r][d]);
+        for (int w = 0; w < WIDE; ++w) sums[r][w] += keys[w] * query;
+      }
+    }
+    for (int r = 0; r < ROWS; ++r)
+      for (int w = 0; w < WIDE; ++w) store(state.scores[r] + k + w * LANES, sums[r][w]);
+  }
+  for (int r = 0; r < ROWS; ++r) {
+    float* scores = state.scores[r];
+    for (int k = 0; k < low[r]; ++k) scores[k] = -INFINITY;
+    for (int k = high[r]; k < BLOCK; ++k) scores[k] = -INFINITY;
+    Vec most = load(scores);
+    for (int k = LANES; k < BLOCK; k += LANES) most = larger(most, load(scores + k));
+    float lanes[LANES], highest = state.highest[row + r];
+    store(lanes, most);
+    for (int i = 0; i < LANES; ++i) highest = lanes[i] > highest ? lanes[i] : highest;
+    if (highest == -INFINITY) {  // this row has seen no key yet
+      std::memset(scores, 0, BLOCK * sizeof(float));
+      continue;
+    }
+    const float faded = exponential(state.highest[row + r] - highest);
+    Vec sums = {};
+    for (int k = 0; k < BLOCK; k += LANES) {
+      const Vec weights = exponential(load(scores + k) - spread(highest));
+      store(scores + k, weights);
+      sums += weights;
+    }
+    state.total[row + r] = state.total[row + r] * faded + sum(sums);
+    state.highest[row + r] = highest;
+    if (faded != 1.0f)
+      for (int d = 0; d < dim; d += LANES) {
+        float* values = state.values[row + r] + d;
+        store(values, load(values) * spread(faded));
+      }
+  }
+  for (int d = 0; d < dim; d += WIDE * LANES) {  // past the last dimension lie zeros
+    Vec sums[ROWS][WIDE];
+    for (int r = 0; r < ROWS; ++r)
+      for (int w = 0; w < WIDE; ++w) sums[r][w] = load(state.values[row + r] + d + w * LANES);
+    for (int k = 0; k < BLOCK; ++k) {
+      Vec values[WIDE];
+      for (int w = 0; w < WIDE; ++w) values[w] = load(block.values[k] + d + w * LANES);
+      for (int r = 0; r < ROWS; ++r) {
+        const Vec weight = spread(state.scores[r][k]);
+        for (int w = 0; w < WIDE; ++w) sums[r][w] += values[w] * weight;
+      }
+    }
+    for (int r = 0; r < ROWS; ++r)
+      for (int w = 0; w < WIDE; ++w) store(state.values[row + r] + d + w * LANES, sums[r][w]);
+  }
+}
+
+template <typename T>
+void run_tile(const Layer& layer, const T* q, const int32_t* table, const Tile& tile, int window,
+              Block& block, TileState* states, T* out) {
+  const int dim = layer.head_dim, groups = layer.num_heads / layer.num_kv_heads;
+  const int rows = (tile.num_rows + ROWS - 1) / ROWS * ROWS;
+  for (int g = 0; g < groups; ++g) {
+    TileState& state = states[g];
+    for (int r = 0; r < rows; ++r) {
+      state.highest[r] = -INFINITY;
+      state.total[r] = 0;
+      std::memset(state.values[r], 0, dim * sizeof(float));
+      const int64_t row = tile.first_row + (r < tile.num_rows ? r : tile.num_rows - 1);
+      const T* query = q + (row * layer.num_heads + tile.kv_head * groups + g) * dim;
+      for (int d = 0; d < dim; d += LANES)
+        store(state.queries[r] + d, load(query + d) * spread(layer.scale));
+    }
+  }
+  const int64_t end = static_cast<int64_t>(tile.position) + tile.num_rows;
+  int64_t first = window && tile.position >= window ? tile.position - window + 1 : 0;
+  for (; first < end; first += BLOCK) {
+    const int num = end - first < BLOCK ? static_cast<int>(end - first) : BLOCK;
+    read_block<T>(layer, table, tile.kv_head, first, num, block);
+    for (int row = 0; row < rows; row += ROWS) {
+      int low[ROWS], high[ROWS];
+      bool sees = false;
+      for (int r = 0; r < ROWS; ++r) {
+        const int64_t position = tile.position + row + r;
+        int64_t h = position + 1 - first, l = window ? position - window + 1 - first : 0;
+        high[r] = h < 0 ? 0 : h > num ? num : static_cast<int>(h);
+        low[r] = l < 0 ? 0 : l > high[r] ? high[r] : static_cast<int>(l);
+        sees |= low[r] < high[r];
+      }
+      if (sees)
+        for (int g = 0; g < groups; ++g) step_rows(dim, block, low, high, row, states[g]);
+    }
+  }
+  for (int g = 0; g < groups; ++g)
+    for (int r = 0; r < tile.num_rows; ++r) {
+      const int64_t row = tile.first_row + r;
+      T* result = out + (row * layer.num_heads + tile.kv_head * groups + g) * dim;
+      for (int d = 0; d < dim; d += LANES)
+        store(result + d, load(states[g].values[r] + d) * spread(1 / states[g].total[r]));
+    }
+}
+
+template <typename T>
+void prefill(const Layer& layer, const T* q, const int32_t* tables, int64_t table_stride,
+             const Tile* tiles, int num_tiles, int window, int num_threads, T* out) {
+  const int groups = layer.num_heads / layer.num_kv_heads;
+  std::atomic<int> next{0};
+#pragma omp parallel num_threads(num_threads)
+  {
+    Block* block = new Block();
+    TileState* states = new TileState[groups]();
+    for (int i = next++; i < num_tiles; i = next++)
+      run_tile(layer, q, tables + tiles[i].table * table_stride, tiles[i], window, *block, states,
+               out);
+    delete[] states;
+    delete block;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+int pdspan_tile_rows() { return TILE_ROWS; }
+
+void pdspan_decode_float32(const Layer* layer, const void* q, const int32_t* tables,
+                           int64_t table_stride, const Item* items, int num_items,
+                           const Merge* merges, int num_merges, float* partials, int takes_turns,
+                           int num_threads, void* out) {
+  decode(*layer, static_cast<const float*>(q), tables, table_stride, items, num_items, merges,
+         num_merges, partials, takes_turns, num_threads, static_cast<float*>(out));
+}
+
+void pdspan_decode_bfloat16(const Layer* layer, const void* q, const int32_t* tables,
+                            int64_t table_stride, const Item* items, int num_items,
+                            const Merge* merges, int num_merges, float* partials, int takes_turns,
+                            int num_threads, void* out) {
+  decode(*layer, static_cast<const Bfloat16*>(q), tables, table_stride, items, num_items, merges,
+         num_merges, partials, takes_turns, num_threads, static_cast<Bfloat16*>(out));
+}
+
+void pdspan_prefill_float32(const Layer* layer, const void* q, const int32_t* tables,
+                            int64_t table_stride, const Tile* tiles, int num_tiles, int window,
+                            int num_threads, void* out) {
+  prefill(*layer, static_cast<const float*>(q), tables, table_stride, tiles, num_tiles, window,
+          num_threads, static_cast<float*>(out));
+}
+
+void pdspan_prefill_bfloat16(const Layer* layer, const void* q, const int32_t* tables,
+                             int64_t table_stride, const Tile* tiles, int num_tiles, int window,
+                             int num_threads, void* out) {
+  prefill(*layer, static_cast<const Bfloat16*>(q), tables, table_stride, tiles, num_tiles, window,
+          num_threads, static_cast<Bfloat16*>(out));
+}
+
+}  // extern "C"

@@ -1,0 +1,108 @@
+"""How a decode step's attention is divided into work: one policy each, for any device.
+
+A row is one query token with its context. ``per_row`` takes each row as one piece, divided evenly
+in order; ``split`` cuts every context into parts of equal size, about one for each worker and row;
+``workqueue`` cuts by KV head and by length into small pieces that whoever is free takes next.
+Parts of one row are merged afterwards.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+LEAST_PART_TOKENS = 128  # below it a part costs more than it shares out
+QUEUE_PART_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Query row ``row`` attends to tokens [first, last) of the context in page table ``table``."""
+
+    row: int
+    table: int
+    first: int
+    last: int
+
+    @property
+    def num_tokens(self) -> int:
+        return self.last - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    rows: Sequence[Row]
+    num_kv_heads: int
+    num_workers: int
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(row.num_tokens for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Of ``row``: KV heads [first_head, last_head), tokens [first, last)."""
+
+    row: Row
+    first_head: int
+    last_head: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """``takes_turns``: a worker that is free takes the next piece; else each has an equal share of
+    them, in order. Pieces of one row and the same heads stand together."""
+
+    pieces: Sequence[Piece]
+    takes_turns: bool
+
+
+Schedule = Callable[[View], Work]
+
+
+def per_row(view: View) -> Work:
+    return Work([_whole(row, view) for row in view.rows], takes_turns=False)
+
+
+def split(view: View) -> Work:
+    part = max(LEAST_PART_TOKENS, -(-view.num_tokens // (2 * view.num_workers)))
+    pieces = [piece for row in view.rows for piece in _cut(_whole(row, view), part)]
+    return Work(pieces, takes_turns=False)
+
+
+def workqueue(view: View) -> Work:
+    """The longest rows first, so that the last pieces to be taken are small."""
+    rows = sorted(view.rows, key=lambda row: -row.num_tokens)
+    fair = -(-view.num_tokens * view.num_kv_heads // (4 * view.num_workers))
+    part = max(LEAST_PART_TOKENS, min(QUEUE_PART_TOKENS, fair))
+    pieces = [
+        piece
+        for row in rows
+        for head in range(view.num_kv_heads)
+        for piece in _cut(Piece(row, head, head + 1, row.first, row.last), part)
+    ]
+    return Work(pieces, takes_turns=True)
+
+
+SCHEDULES: Mapping[str, Schedule] = {
+    "per_row": per_row,
+    "split": split,
+    "workqueue": workqueue,
+}
+
+
+def _whole(row: Row, view: View) -> Piece:
+    return Piece(row, 0, view.num_kv_heads, row.first, row.last)
+
+
+def _cut(piece: Piece, part_tokens: int) -> list[Piece]:
+    """Parts of nearly equal size, none above ``part_tokens``."""
+    num_tokens = piece.last - piece.first
+    num_parts = max(1, -(-num_tokens // part_tokens))
+    ends = [piece.first + num_tokens * i // num_parts for i in range(num_parts + 1)]
+    return [
+        Piece(piece.row, piece.first_head, piece.last_head, first, last)
+        for first, last in pairwise(ends)
+    ]
