@@ -1,5 +1,5 @@
-"""Attention backends by name. ``auto`` is the best that can serve the model: FlashInfer on a GPU, our
-own kernels on a CPU, torch where those cannot."""
+"""Attention backends by name. ``auto`` is the best that can serve the model: FlashInfer on a GPU,
+our own kernels on a CPU, torch where those cannot."""
 
 import logging
 
