@@ -136,6 +136,10 @@ class Pair:
         """Call when a prompt is admitted whose pages are to come: cold connections are warmed."""
         self._warmer.expect(nbytes)
 
+    def expect_pages(self, nbytes: int, at_s: float) -> None:
+        """Call when the last pages of a transfer may be ready from ``at_s`` on, after a rest."""
+        self._warmer.expect_later(nbytes, at_s=at_s)
+
     def frame_leaves(self) -> None:
         """Call when pages are about to be sent: a warm-up makes way."""
         self._warmer.frame_leaves()

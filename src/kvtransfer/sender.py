@@ -21,7 +21,8 @@ from kvtransfer.data_channels import PushStream
 from kvtransfer.frame_queue import FrameQueue, SenderState
 from kvtransfer.framing import checksum, encode_push
 from kvtransfer.handshake import PROTOCOL
-from kvtransfer.limits import SendLimits
+from kvtransfer.last_pages import LastPages
+from kvtransfer.limits import SendLimits, Starts
 from kvtransfer.messages import Extent, Frame, Handoff, Opening
 from kvtransfer.pages import PageSource
 from kvtransfer.pair import FIRST_RETRY_S, LAST_RETRY_S, Pair
@@ -64,11 +65,14 @@ class KvSender:
         self._changes = Changes()
         self._needs_look = Changes()
         self._num_started = 0  # stripes
+        num_pages = pair.layout.num_pages(outgoing.num_tokens)
+        self._leaves_early = limits.starts is Starts.WHILE_PREFILL_RUNS
+        self._last_pages = LastPages(num_pages)
         self._next_look_s: float | None = None
         self._queue = FrameQueue(
             outgoing.transfer_id,
             pair.layout,
-            num_pages=pair.layout.num_pages(outgoing.num_tokens),
+            num_pages=num_pages,
             limits=limits,
             window=window_for(limits, pair.path),
             credit=pair.credit,
@@ -79,7 +83,11 @@ class KvSender:
 
     def pages_ready(self, num_pages: int) -> None:
         """Logical pages [0, num_pages) are final. Repeats are harmless."""
-        self._queue.pages_ready(num_pages, monotonic())
+        now = monotonic()
+        self._queue.pages_ready(num_pages, now)
+        if self._leaves_early and (rest := self._last_pages.ready(num_pages, now)) is not None:
+            num_left, at_s = rest
+            self._pair.expect_pages(num_left * self._pair.layout.page_bytes, at_s)
         self._notify()
 
     def hand_off(self, first_token_ids: Sequence[int], cached_tokens: int) -> None:

@@ -1,4 +1,5 @@
-"""Warm-ups of one pair, one at a time: when its connections open, and before a transfer after idle.
+"""Warm-ups of one pair, one at a time: when its connections open, before a transfer after idle, and
+before the last pages of a prompt that is computed slowly.
 
 Pages go first: a warm-up ends when a frame leaves. ``Warmth`` decides whether there is one and how
 large it may be, ``StripePolicy`` over how many connections; every byte of it is counted.
@@ -8,19 +9,20 @@ import asyncio
 import logging
 from time import monotonic
 
-from kvtransfer.changes import Changes
+from kvtransfer.changes import Changes, wait_until
 from kvtransfer.data_channels import DataChannels
 from kvtransfer.path import PathEstimator
 from kvtransfer.stripe_policy import StripePolicy
 from kvtransfer.trace import trace_of
 from kvtransfer.warm_path import WarmUp
-from kvtransfer.warmth import Warmth
+from kvtransfer.warmth import COLD_AFTER_S, Warmth
 from pdcore.errors import PdspanError
 
 log = logging.getLogger(__name__)
 
 LEAST_LOOK_S = 0.02
 ENOUGH_PINGS = 3  # to tell a short path from a slow answer
+LEAD_ROUND_TRIPS = 12  # a slow start, and a flight at full rate
 MOST_S = 10.0  # of one warm-up: a receiver may take bytes and never answer
 
 
@@ -60,6 +62,7 @@ class Warmer:
         self._warmth = Warmth(max_bytes)
         self._expected_bytes: int | None = None
         self._is_asked = False
+        self._later: tuple[int, float] | None = None  # bytes that are expected, when to warm up
         self._num_pings = 0  # since the connections were opened
         self._running: asyncio.Task[None] | None = None
         self._unreported_bytes = 0
@@ -74,6 +77,13 @@ class Warmer:
     def expect(self, nbytes: int) -> None:
         """A transfer of ``nbytes`` comes soon."""
         self._ask(nbytes)
+
+    def expect_later(self, nbytes: int, *, at_s: float) -> None:
+        """More pages may be ready from ``at_s`` on, perhaps after a rest. What is sent until then
+        changes nothing."""
+        lead_s = LEAD_ROUND_TRIPS * (self._path.rtt_s or 0.0)
+        self._later = nbytes, max(at_s - lead_s, monotonic() + COLD_AFTER_S)
+        self._changes.notify()
 
     def path_changed(self) -> None:
         """A ping has come back: a warm-up may have waited for the first ones."""
@@ -97,11 +107,18 @@ class Warmer:
         """Ends only when cancelled."""
         while True:
             change = self._changes.next()
+            self._ask_if_due()
             max_bytes = self._asked_bytes()
             if max_bytes:
                 await self._warm_up(max_bytes)
             else:
-                await change.wait()
+                await wait_until(change, None if self._later is None else self._later[1])
+
+    def _ask_if_due(self) -> None:
+        if self._later is not None and self._later[1] <= monotonic():
+            nbytes, self._later = self._later[0], None
+            if self._busy.event.is_set():  # else the transfer has ended meanwhile
+                self._ask(nbytes)
 
     def _ask(self, expected_bytes: int | None) -> None:
         if self._running is None:

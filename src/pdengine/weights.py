@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pdengine.checkpoint import Checkpoint
 from pdengine.config import ModelConfig
+from pdengine.projection import Projection, projection
 
 Progress = Callable[[str, float], None]
 
@@ -21,28 +22,17 @@ _IGNORED = ("rotary_emb.inv_freq",)
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
-    """``x @ weight.T + bias``; weight is ``[out, in]`` as torch stores it."""
-
-    weight: Tensor
-    bias: Tensor | None = None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.linear(x, self.weight, self.bias)
-
-
-@dataclass(frozen=True, slots=True)
 class LayerWeights:
     """``qkv`` rows: query heads, KV heads' keys, KV heads' values. ``gate_up`` rows: gate, up."""
 
     input_norm: Tensor
-    qkv: Linear
+    qkv: Projection
     query_norm: Tensor | None
     key_norm: Tensor | None
-    output: Linear
+    output: Projection
     mlp_norm: Tensor
-    gate_up: Linear
-    down: Linear
+    gate_up: Projection
+    down: Projection
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +42,7 @@ class ModelWeights:
     embedding: Tensor
     layers: tuple[LayerWeights, ...]
     final_norm: Tensor
-    head: Linear
+    head: Projection
 
 
 def load_weights(
@@ -80,7 +70,7 @@ def load_weights(
     final_norm = loader.one("model.norm.weight")
     if progress is not None:
         progress("weights", 1.0)
-    return ModelWeights(embedding, tuple(layers), final_norm, Linear(head))
+    return ModelWeights(embedding, tuple(layers), final_norm, projection(head))
 
 
 def needed_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -130,9 +120,9 @@ class _Loader:
         (tensor,) = self.checkpoint.load([name], self.dtype, self.device)
         return tensor
 
-    def fused(self, *names: str) -> Linear:
+    def fused(self, *names: str) -> Projection:
         """Linear layers with the same input, stacked along their outputs."""
-        return Linear(
+        return projection(
             torch.cat([self.one(f"{name}.weight") for name in names]),
             torch.cat([self.one(f"{name}.bias") for name in names])
             if f"{names[0]}.bias" in self.checkpoint.shapes

@@ -115,7 +115,7 @@ class _Kernels:
             )
 
     def run(self, q: Tensor, layer_cache: tuple[Tensor, Tensor]) -> Tensor:
-        out: Tensor = self._planned.run(q, layer_cache)
+        out: Tensor = self._planned.run(q.contiguous(), layer_cache)
         return out
 
 

@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdcore.errors import ConfigError
-from pdengine.attention.cpu.library import (
+from pdengine.attention.schedules import SCHEDULES, Row, Schedule, View, Work
+from pdengine.batch import StepBatch
+from pdengine.config import ModelConfig
+from pdengine.kernels.library import (
     ITEM_FIELDS,
     LANES,
     MAX_GROUPS,
@@ -22,10 +25,8 @@ from pdengine.attention.cpu.library import (
     TILE_FIELDS,
     Layer,
     kernels,
+    unavailable,
 )
-from pdengine.attention.schedules import SCHEDULES, Row, Schedule, View, Work
-from pdengine.batch import StepBatch
-from pdengine.config import ModelConfig
 from pdengine.kv_cache import KvCache
 
 Table = NDArray[np.int32]
@@ -46,11 +47,7 @@ def unsupported(config: ModelConfig, kv: KvCache) -> str | None:
         )
     if config.num_groups > MAX_GROUPS:
         return f"{config.num_groups} query heads share a KV head; it takes up to {MAX_GROUPS}"
-    try:
-        kernels()
-    except ConfigError as error:
-        return error.message
-    return None
+    return unavailable()
 
 
 def build_cpu(config: ModelConfig, kv: KvCache) -> "CpuAttention":

@@ -1,27 +1,17 @@
 // Paged attention on a CPU: pages are read in place, through the page table.
 //
-// Compiled on the machine that runs it, for its own instruction set: a vector is as wide as one of the
-// processor's registers. Everything is computed in float32, whatever the pages hold.
-//
 // One layer's keys of token t of page p begin at ``keys + p * page_stride + t * token_stride``, those
 // of its KV head h at ``+ h * head_dim``; its values ``value_offset`` elements further. Softmax is
 // taken online, block by block; a row's scores never exist as a whole.
 
-#include <atomic>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
 #include <omp.h>
+
+#include <atomic>
+
+#include "vectors.h"
 
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int LANES = 16;
-#elif defined(__AVX__)
-constexpr int LANES = 8;
-#else
-constexpr int LANES = 4;
-#endif
 constexpr int SCORES = 16;      // keys of a decode row's inner loop
 constexpr int WIDE = 2;         // vectors that a prefill tile's inner loops keep for each row
 constexpr int MAX_DIM = 256;
@@ -29,78 +19,6 @@ constexpr int PADDED_DIM = MAX_DIM + 16;
 constexpr int MAX_GROUPS = 16;  // query heads that share a KV head
 constexpr int BLOCK = 64;       // keys of a prefill tile's inner loop
 constexpr int ROWS = 4;         // query rows that share each load of a key or a value
-
-typedef float Vec __attribute__((vector_size(LANES * sizeof(float))));
-typedef int32_t Ints __attribute__((vector_size(LANES * sizeof(int32_t))));
-typedef uint32_t Words __attribute__((vector_size(LANES * sizeof(uint32_t))));
-typedef uint16_t Halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
-
-struct Bfloat16 {
-  uint16_t bits;
-};
-
-inline Vec load(const float* p) {
-  Vec v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
-inline Vec load(const Bfloat16* p) {
-  Halves halves;
-  std::memcpy(&halves, p, sizeof halves);
-  const Words words = __builtin_convertvector(halves, Words) << 16;
-  return reinterpret_cast<Vec>(words);
-}
-
-inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
-
-inline void store(Bfloat16* p, Vec v) {  // round to nearest, ties to even, as torch does
-  Words words = reinterpret_cast<Words>(v);
-  const Words is_nan = (words & 0x7fffffffu) > 0x7f800000u;  // all ones where true
-  words += 0x7fffu + ((words >> 16) & 1u);
-  words = (words & ~is_nan) | (is_nan & 0x7fc00000u);
-  const Halves halves = __builtin_convertvector(words >> 16, Halves);
-  std::memcpy(p, &halves, sizeof halves);
-}
-
-inline Vec spread(float x) { return x - Vec{}; }
-
-inline float sum(Vec v) {
-  float lanes[LANES];
-  store(lanes, v);
-  for (int width = LANES / 2; width; width /= 2)
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  return lanes[0];
-}
-
-inline Vec select(Ints mask, Vec a, Vec b) {
-  return reinterpret_cast<Vec>((mask & reinterpret_cast<Ints>(a)) |
-                               (~mask & reinterpret_cast<Ints>(b)));
-}
-
-inline Vec larger(Vec a, Vec b) { return select(a > b, a, b); }
-
-// e^x for x <= 0, relative error below 2e-7: 2^n times a polynomial of the rest, |rest| <= ln(2)/2.
-// Below -87 it is 0: what is masked is -inf.
-inline Vec exponential(Vec x) {
-  const Ints is_tiny = x < spread(-87.0f);
-  x = larger(x, spread(-87.0f));
-  const Vec scaled = x * spread(1.44269504088896341f);
-  const Ints n = __builtin_convertvector(scaled - spread(0.5f), Ints);
-  const Vec whole = __builtin_convertvector(n, Vec);
-  const Vec r = (x - whole * spread(0.693359375f)) - whole * spread(-2.12194440e-4f);
-  Vec y = spread(1.9875691500e-4f);
-  y = y * r + spread(1.3981999507e-3f);
-  y = y * r + spread(8.3334519073e-3f);
-  y = y * r + spread(4.1665795894e-2f);
-  y = y * r + spread(1.6666665459e-1f);
-  y = y * r + spread(5.0000001201e-1f);
-  y = y * r * r + r + spread(1.0f);
-  const Vec power = reinterpret_cast<Vec>((n + 127) << 23);
-  return select(is_tiny, Vec{}, y * power);
-}
-
-inline float exponential(float x) { return exponential(spread(x))[0]; }
 
 }  // namespace
 
@@ -158,69 +76,68 @@ const T* token_at(const Layer& layer, const int32_t* table, int64_t token) {
          token % layer.page_tokens * layer.token_stride;
 }
 
-// The running softmax of the query heads of one KV head.
+// The running softmax of the query heads of one KV head; one for each of an item's heads.
 struct Running {
+  float queries[MAX_GROUPS][MAX_DIM];
+  float values[MAX_GROUPS][MAX_DIM];
   float highest[MAX_GROUPS];
   float total[MAX_GROUPS];
-  float values[MAX_GROUPS][MAX_DIM];
 };
 
 template <typename T>
-void attend(const Layer& layer, const T* q, const int32_t* table, int kv_head, int64_t first,
-            int64_t last, Running& running) {
+void begin(const Layer& layer, const T* q, Running& running) {
   const int dim = layer.head_dim, groups = layer.num_heads / layer.num_kv_heads;
-  float queries[MAX_GROUPS][MAX_DIM];
   for (int g = 0; g < groups; ++g) {
     for (int d = 0; d < dim; d += LANES)
-      store(queries[g] + d, load(q + g * dim + d) * spread(layer.scale));
+      store(running.queries[g] + d, load(q + g * dim + d) * spread(layer.scale));
+    std::memset(running.values[g], 0, dim * sizeof(float));
     running.highest[g] = -INFINITY;
     running.total[g] = 0;
-    std::memset(running.values[g], 0, dim * sizeof(float));
   }
-  float scores[MAX_GROUPS][SCORES];
-  for (int64_t token = first; token < last;) {
-    const int64_t in_page = layer.page_tokens - token % layer.page_tokens;
-    int64_t num = last - token < in_page ? last - token : in_page;
-    if (num > SCORES) num = SCORES;
-    const T* keys = token_at<T>(layer, table, token) + kv_head * dim;
-    for (int t = 0; t < num; ++t) {
-      const T* key = keys + t * layer.token_stride;
-      __builtin_prefetch(key + layer.value_offset);
-      Vec products[MAX_GROUPS] = {};
-      for (int d = 0; d < dim; d += LANES) {
-        const Vec k = load(key + d);
-        for (int g = 0; g < groups; ++g) products[g] += k * load(queries[g] + d);
-      }
-      for (int g = 0; g < groups; ++g) scores[g][t] = sum(products[g]);
-    }
-    for (int g = 0; g < groups; ++g) {
-      for (int t = static_cast<int>(num); t < SCORES; ++t) scores[g][t] = -INFINITY;
-      float highest = running.highest[g];
-      for (int t = 0; t < num; ++t) highest = scores[g][t] > highest ? scores[g][t] : highest;
-      const float faded = exponential(running.highest[g] - highest);
-      Vec total = {};
-      for (int t = 0; t < SCORES; t += LANES) {
-        const Vec weights = exponential(load(scores[g] + t) - spread(highest));
-        store(scores[g] + t, weights);
-        total += weights;
-      }
-      running.total[g] = running.total[g] * faded + sum(total);
-      running.highest[g] = highest;
-      if (faded != 1.0f)
-        for (int d = 0; d < dim; d += LANES)
-          store(running.values[g] + d, load(running.values[g] + d) * spread(faded));
-    }
-    const T* values = keys + layer.value_offset;
+}
+
+// ``num`` tokens, at most SCORES, that follow each other in a page. ``G``: how many query heads share
+// the KV head, if the compiler is to know; else 0.
+template <typename T, int G>
+void attend(const Layer& layer, const T* keys, int num, Running& running) {
+  constexpr int MOST = G ? G : MAX_GROUPS;
+  const int dim = layer.head_dim, groups = G ? G : layer.num_heads / layer.num_kv_heads;
+  float scores[MOST][SCORES];
+  for (int t = 0; t < num; ++t) {
+    const T* key = keys + t * layer.token_stride;
+    Vec products[MOST] = {};
     for (int d = 0; d < dim; d += LANES) {
-      Vec sums[MAX_GROUPS];
-      for (int g = 0; g < groups; ++g) sums[g] = load(running.values[g] + d);
-      for (int t = 0; t < num; ++t) {
-        const Vec v = load(values + t * layer.token_stride + d);
-        for (int g = 0; g < groups; ++g) sums[g] += v * spread(scores[g][t]);
-      }
-      for (int g = 0; g < groups; ++g) store(running.values[g] + d, sums[g]);
+      const Vec k = load(key + d);
+      for (int g = 0; g < groups; ++g) products[g] += k * load(running.queries[g] + d);
     }
-    token += num;
+    for (int g = 0; g < groups; ++g) scores[g][t] = sum(products[g]);
+  }
+  for (int g = 0; g < groups; ++g) {
+    for (int t = num; t < SCORES; ++t) scores[g][t] = -INFINITY;
+    float highest = running.highest[g];
+    for (int t = 0; t < num; ++t) highest = scores[g][t] > highest ? scores[g][t] : highest;
+    const float faded = exponential(running.highest[g] - highest);
+    Vec total = {};
+    for (int t = 0; t < SCORES; t += LANES) {
+      const Vec weights = exponential(load(scores[g] + t) - spread(highest));
+      store(scores[g] + t, weights);
+      total += weights;
+    }
+    running.total[g] = running.total[g] * faded + sum(total);
+    running.highest[g] = highest;
+    if (faded != 1.0f)
+      for (int d = 0; d < dim; d += LANES)
+        store(running.values[g] + d, load(running.values[g] + d) * spread(faded));
+  }
+  const T* values = keys + layer.value_offset;
+  for (int d = 0; d < dim; d += LANES) {
+    Vec sums[MOST];
+    for (int g = 0; g < groups; ++g) sums[g] = load(running.values[g] + d);
+    for (int t = 0; t < num; ++t) {
+      const Vec v = load(values + t * layer.token_stride + d);
+      for (int g = 0; g < groups; ++g) sums[g] += v * spread(scores[g][t]);
+    }
+    for (int g = 0; g < groups; ++g) store(running.values[g] + d, sums[g]);
   }
 }
 
@@ -230,27 +147,53 @@ inline float* part_of(float* partials, const Layer& layer, int64_t part, int hea
 }
 
 template <typename T>
+auto attend_for(int groups) {
+  switch (groups) {
+    case 1: return attend<T, 1>;
+    case 2: return attend<T, 2>;
+    case 3: return attend<T, 3>;
+    case 4: return attend<T, 4>;
+    case 5: return attend<T, 5>;
+    case 6: return attend<T, 6>;
+    case 7: return attend<T, 7>;
+    case 8: return attend<T, 8>;
+    default: return attend<T, 0>;
+  }
+}
+
+// Page by page, and in it head by head: a token's keys of all heads are neighbours in memory.
+template <typename T>
 void run_item(const Layer& layer, const T* q, const int32_t* tables, int64_t table_stride,
-              const Item& item, float* partials, T* out) {
+              const Item& item, Running* running, float* partials, T* out) {
   const int dim = layer.head_dim, groups = layer.num_heads / layer.num_kv_heads;
   const int64_t row = static_cast<int64_t>(item.row) * layer.num_heads * dim;
-  Running running;
-  for (int head = item.first_head; head < item.last_head; ++head) {
-    attend(layer, q + row + head * groups * dim, tables + item.table * table_stride, head,
-           item.first, item.last, running);
+  const int32_t* table = tables + item.table * table_stride;
+  const auto attend = attend_for<T>(groups);
+  for (int head = item.first_head; head < item.last_head; ++head)
+    begin(layer, q + row + head * groups * dim, running[head]);
+  for (int64_t token = item.first; token < item.last;) {
+    int64_t num = layer.page_tokens - token % layer.page_tokens;
+    if (num > item.last - token) num = item.last - token;
+    if (num > SCORES) num = SCORES;
+    const T* keys = token_at<T>(layer, table, token);
+    for (int head = item.first_head; head < item.last_head; ++head)
+      attend(layer, keys + head * dim, static_cast<int>(num), running[head]);
+    token += num;
+  }
+  for (int head = item.first_head; head < item.last_head; ++head)
     for (int g = 0; g < groups; ++g) {
+      const Running& of = running[head];
       if (item.partial >= 0) {
         float* part = part_of(partials, layer, item.partial, head * groups + g);
-        part[0] = running.highest[g];
-        part[1] = running.total[g];
-        std::memcpy(part + 2, running.values[g], dim * sizeof(float));
+        part[0] = of.highest[g];
+        part[1] = of.total[g];
+        std::memcpy(part + 2, of.values[g], dim * sizeof(float));
         continue;
       }
       T* result = out + row + (head * groups + g) * dim;
       for (int d = 0; d < dim; d += LANES)
-        store(result + d, load(running.values[g] + d) * spread(1 / running.total[g]));
+        store(result + d, load(of.values[g] + d) * spread(1 / of.total[g]));
     }
-  }
 }
 
 template <typename T>
@@ -283,15 +226,17 @@ void decode(const Layer& layer, const T* q, const int32_t* tables, int64_t table
 #pragma omp parallel num_threads(num_threads)
   {
     const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    Running* running = new Running[layer.num_kv_heads];
     if (takes_turns) {
       for (int i = next++; i < num_items; i = next++)
-        run_item(layer, q, tables, table_stride, items[i], partials, out);
+        run_item(layer, q, tables, table_stride, items[i], running, partials, out);
     } else {
       const int begin = static_cast<int64_t>(num_items) * thread / threads;
       const int end = static_cast<int64_t>(num_items) * (thread + 1) / threads;
       for (int i = begin; i < end; ++i)
-        run_item(layer, q, tables, table_stride, items[i], partials, out);
+        run_item(layer, q, tables, table_stride, items[i], running, partials, out);
     }
+    delete[] running;
     if (num_merges) {
 #pragma omp barrier
       for (int i = thread; i < num_merges; i += threads) merge(layer, merges[i], partials, out);

@@ -1,0 +1,93 @@
+// x W^T for few rows of x: every weight is read once, and meets all rows while it is in a register.
+// For many rows a library's matrix product is the better one.
+
+#include <omp.h>
+
+#include "vectors.h"
+
+namespace {
+
+constexpr int OUTS = 4;  // rows of W in the inner loop
+constexpr int INS = 4;   // rows of x
+
+// One block: INS_N rows of x by OUTS rows of W. ``num_in`` is a multiple of LANES.
+template <typename T, int INS_N>
+inline void block(const float* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
+  Vec sums[INS_N][OUTS] = {};
+  for (int64_t k = 0; k < num_in; k += LANES) {
+    Vec weights[OUTS];
+    for (int o = 0; o < OUTS; ++o) weights[o] = load(weight + o * num_in + k);
+    for (int i = 0; i < INS_N; ++i) {
+      const Vec value = load(x + i * num_in + k);
+      for (int o = 0; o < OUTS; ++o) sums[i][o] += value * weights[o];
+    }
+  }
+  for (int i = 0; i < INS_N; ++i)
+    for (int o = 0; o < OUTS; ++o) out[i][o] = sum(sums[i][o]);
+}
+
+template <typename T>
+void block_of(int ins, const float* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
+  switch (ins) {
+    case 1: return block<T, 1>(x, weight, num_in, out);
+    case 2: return block<T, 2>(x, weight, num_in, out);
+    case 3: return block<T, 3>(x, weight, num_in, out);
+    default: return block<T, INS>(x, weight, num_in, out);
+  }
+}
+
+inline float get(float value) { return value; }
+
+inline float get(Bfloat16 value) {
+  const uint32_t word = static_cast<uint32_t>(value.bits) << 16;
+  float result;
+  std::memcpy(&result, &word, sizeof result);
+  return result;
+}
+
+inline void put(float* p, float value) { *p = value; }
+
+inline void put(Bfloat16* p, float value) {
+  Bfloat16 lanes[LANES];
+  store(lanes, spread(value));
+  *p = lanes[0];
+}
+
+// ``x`` is float32 [num_rows, num_in], whatever the weights are; ``num_out`` a multiple of OUTS.
+template <typename T>
+void linear(const float* x, const T* weight, const T* bias, int64_t num_rows, int64_t num_in,
+            int64_t num_out, int num_threads, T* out) {
+  const int64_t num_blocks = num_out / OUTS;
+#pragma omp parallel for schedule(static) num_threads(num_threads)
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    const int64_t first = b * OUTS;
+    for (int64_t row = 0; row < num_rows; row += INS) {
+      float sums[INS][OUTS];
+      const int ins = num_rows - row < INS ? static_cast<int>(num_rows - row) : INS;
+      block_of(ins, x + row * num_in, weight + first * num_in, num_in, sums);
+      for (int i = 0; i < ins; ++i)
+        for (int o = 0; o < OUTS; ++o) {
+          const float added = bias ? get(bias[first + o]) : 0;
+          put(out + (row + i) * num_out + first + o, sums[i][o] + added);
+        }
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+void pdspan_linear_float32(const float* x, const void* weight, const void* bias, int64_t num_rows,
+                           int64_t num_in, int64_t num_out, int num_threads, void* out) {
+  linear(x, static_cast<const float*>(weight), static_cast<const float*>(bias), num_rows, num_in,
+         num_out, num_threads, static_cast<float*>(out));
+}
+
+void pdspan_linear_bfloat16(const float* x, const void* weight, const void* bias, int64_t num_rows,
+                            int64_t num_in, int64_t num_out, int num_threads, void* out) {
+  linear(x, static_cast<const Bfloat16*>(weight), static_cast<const Bfloat16*>(bias), num_rows,
+         num_in, num_out, num_threads, static_cast<Bfloat16*>(out));
+}
+
+}  // extern "C"
