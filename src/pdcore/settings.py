@@ -45,6 +45,7 @@ class EngineSettings:
     dtype: Annotated[str, OneOf(("auto", "bfloat16", "float32", "float16"))] = "auto"
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"
     attention: str = "auto"  # a key of pdengine.attention.BACKENDS, or auto
+    schedule: str = "workqueue"  # a key of pdengine.attention.schedules.SCHEDULES
     threads: Count | None = None  # torch's intra-op threads; None: as many as torch likes
     page_tokens: Count = 16
     num_pages: Annotated[int, Within(2)] | None = None  # None: as many as fit in kv_memory_bytes

@@ -49,7 +49,7 @@ class Engine:
             self.pool, kv.layout.page_tokens, repr(kv.layout), settings.prefix_cache
         )
         self._model = model
-        self._backend = build_backend(settings.attention, model.config, kv)
+        self._backend = build_backend(settings.attention, model.config, kv, settings.schedule)
 
     @classmethod
     def load(

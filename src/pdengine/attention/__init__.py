@@ -6,6 +6,7 @@ import logging
 from pdcore.errors import ConfigError
 from pdengine.attention import cpu, flashinfer
 from pdengine.attention.interface import AttentionBackend, Builder
+from pdengine.attention.schedules import DEFAULT_SCHEDULE, SCHEDULES
 from pdengine.attention.torch_reference import TorchReference
 from pdengine.config import ModelConfig
 from pdengine.kv_cache import KvCache
@@ -13,15 +14,21 @@ from pdengine.kv_cache import KvCache
 log = logging.getLogger(__name__)
 
 BACKENDS: dict[str, Builder] = {
-    "flashinfer": flashinfer.build_flashinfer,
+    "flashinfer": lambda config, kv, _: flashinfer.build_flashinfer(config, kv),
     "cpu": cpu.build_cpu,
-    "torch": TorchReference,
+    "torch": lambda config, kv, _: TorchReference(config, kv),
 }
 
 
-def build_backend(name: str, config: ModelConfig, kv: KvCache) -> AttentionBackend:
-    """``name`` is a key of ``BACKENDS`` or ``auto``. Raises ConfigError where it cannot serve."""
-    return BACKENDS[backend_name(name, config, kv)](config, kv)
+def build_backend(
+    name: str, config: ModelConfig, kv: KvCache, schedule: str = DEFAULT_SCHEDULE
+) -> AttentionBackend:
+    """``name`` is a key of ``BACKENDS`` or ``auto``, ``schedule`` one of ``SCHEDULES``, for the
+    backends that leave the choice. Raises ConfigError for others, and where it cannot serve."""
+    if schedule not in SCHEDULES:
+        known = ", ".join(SCHEDULES)
+        raise ConfigError(f"engine.schedule is {schedule!r}; one of {known}")
+    return BACKENDS[backend_name(name, config, kv)](config, kv, SCHEDULES[schedule])
 
 
 def backend_name(name: str, config: ModelConfig, kv: KvCache) -> str:

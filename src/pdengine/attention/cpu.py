@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdcore.errors import ConfigError
-from pdengine.attention.schedules import SCHEDULES, Row, Schedule, View, Work
+from pdengine.attention.schedules import Row, Schedule, View, Work
 from pdengine.batch import StepBatch
 from pdengine.config import ModelConfig
 from pdengine.kernels.library import (
@@ -50,12 +50,12 @@ def unsupported(config: ModelConfig, kv: KvCache) -> str | None:
     return unavailable()
 
 
-def build_cpu(config: ModelConfig, kv: KvCache) -> "CpuAttention":
+def build_cpu(config: ModelConfig, kv: KvCache, schedule: Schedule) -> "CpuAttention":
     """Raises ConfigError where the kernels cannot serve the model."""
     reason = unsupported(config, kv)
     if reason is not None:
         raise ConfigError(f"engine.attention is 'cpu', but {reason}")
-    return CpuAttention(config, kv, SCHEDULES["workqueue"])
+    return CpuAttention(config, kv, schedule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from pdengine.attention.schedules import Schedule
 from pdengine.batch import StepBatch
 from pdengine.config import ModelConfig
 from pdengine.kv_cache import KvCache
@@ -27,4 +28,4 @@ class AttentionBackend(Protocol):
         """
 
 
-Builder = Callable[[ModelConfig, KvCache], AttentionBackend]
+Builder = Callable[[ModelConfig, KvCache, Schedule], AttentionBackend]

@@ -86,6 +86,7 @@ def workqueue(view: View) -> Work:
     return Work(pieces, takes_turns=True)
 
 
+DEFAULT_SCHEDULE = "workqueue"
 SCHEDULES: Mapping[str, Schedule] = {
     "per_row": per_row,
     "split": split,

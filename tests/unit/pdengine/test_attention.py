@@ -1,6 +1,7 @@
 """Every backend against float64, on ragged contexts in permuted pages between poisoned memory."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -15,11 +16,20 @@ from pdengine.attention import (
     build_backend,
 )
 from pdengine.attention.flashinfer import FlashInfer
+from pdengine.attention.schedules import DEFAULT_SCHEDULE, SCHEDULES
 
 LENGTHS = {"decode": DECODE, "prefill": PREFILL, "mixed": MIXED}
 
+
+def _cpu_backend(schedule: str, case: AttentionCase) -> AttentionBackend:
+    return build_backend("cpu", case.config, case.kv, schedule)
+
+
 BUILDERS: dict[str, Callable[[AttentionCase], AttentionBackend]] = {
     "cpu": lambda case: build_backend("cpu", case.config, case.kv),
+    **{
+        f"cpu {name}": partial(_cpu_backend, name) for name in SCHEDULES if name != DEFAULT_SCHEDULE
+    },
     "torch": lambda case: build_backend("torch", case.config, case.kv),
     # The kernels run in tests/gpu; what they are asked to do is checked here.
     "flashinfer": lambda case: FlashInfer(fake_flashinfer, case.config, case.kv),
@@ -39,7 +49,7 @@ def one_thread() -> None:
 
 
 def test_every_backend_is_tested() -> None:
-    assert BUILDERS.keys() == BACKENDS.keys()
+    assert {name.split()[0] for name in BUILDERS} == BACKENDS.keys()
 
 
 @pytest.mark.parametrize("backend", BUILDERS)
@@ -56,7 +66,7 @@ def test_equals_float64(backend: str, lengths: str, shape: str) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_stays_close(backend: str, dtype: str) -> None:
     case = AttentionCase(Shape(dtype=dtype), MIXED)
-    if (backend, dtype) == ("cpu", "float16"):
+    if backend.startswith("cpu") and dtype == "float16":
         with pytest.raises(ConfigError, match="dtype is float16; it takes float32 or bfloat16"):
             BUILDERS[backend](case)
         return
@@ -79,6 +89,25 @@ def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
     case = AttentionCase(Shape(), DECODE)
     with pytest.raises(ConfigError, match="'flash'; one of auto, flashinfer, cpu, torch"):
         build_backend("flash", case.config, case.kv)
+
+
+def test_an_unknown_schedule_is_refused_with_the_known_ones() -> None:
+    case = AttentionCase(Shape(), DECODE)
+    with pytest.raises(ConfigError, match="'rows'; one of per_row, split, workqueue"):
+        build_backend("cpu", case.config, case.kv, "rows")
+
+
+LONG = ((1500, 1), (3, 1), (700, 1), (2047, 1))
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_long_contexts_in_parts(schedule: str, num_threads: int) -> None:
+    """Long enough for every schedule that cuts a context to cut it."""
+    torch.set_num_threads(num_threads)
+    case = AttentionCase(Shape(window=900), LONG)
+    out = case.run(_cpu_backend(schedule, case))
+    torch.testing.assert_close(out.double(), case.expected(), rtol=1e-4, atol=1e-5)
 
 
 def test_flashinfer_without_a_gpu_is_refused_by_its_reason() -> None:
