@@ -38,11 +38,12 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """``dtype`` is that of weights, activations and KV; "auto": bfloat16 where the device has
-    instructions for it, else float32.
+    """``dtype`` is that of activations, KV and, unless they are int8, weights; "auto": bfloat16
+    where the device has instructions for it, else float32.
     """
 
     dtype: Annotated[str, OneOf(("auto", "bfloat16", "float32", "float16"))] = "auto"
+    weights: Annotated[str, OneOf(("full", "int8"))] = "full"
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"
     attention: str = "auto"  # a key of pdengine.attention.BACKENDS, or auto
     schedule: str = "workqueue"  # a key of pdengine.attention.schedules.SCHEDULES

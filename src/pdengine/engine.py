@@ -64,9 +64,12 @@ class Engine:
         device = device_for(settings.device)
         config = load_config(model_dir)
         dtype = dtype_for(settings.dtype, device)
-        weights = load_weights(config, model_dir, TORCH_DTYPES[dtype], device, progress)
+        as_int8 = settings.weights == "int8"
+        weights = load_weights(
+            config, model_dir, TORCH_DTYPES[dtype], device, progress, as_int8=as_int8
+        )
         layout = KvLayout(
-            model=fingerprint(config, model_dir),
+            model=fingerprint(config, model_dir) + (" int8" if as_int8 else ""),
             num_layers=config.num_layers,
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,

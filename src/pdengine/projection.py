@@ -10,13 +10,27 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from pdengine.kernels.linear import can_multiply, few_rows, rows_until_torch_is_faster
+from pdcore.errors import ConfigError
+from pdengine.kernels.linear import (
+    Int8,
+    few_rows,
+    few_rows_int8,
+    obstacle,
+    rows_until_torch_is_faster,
+)
+
+MOST_INT8_ROWS = 64
 
 Projection = Callable[[Tensor], Tensor]
 
 
-def projection(weight: Tensor, bias: Tensor | None = None) -> Projection:
-    if can_multiply(weight):
+def projection(weight: Tensor, bias: Tensor | None = None, *, as_int8: bool = False) -> Projection:
+    """``as_int8``: keep the weight in 8 bits. Raises ConfigError where no kernel is for it."""
+    if as_int8:
+        if (reason := obstacle(weight)) is not None:
+            raise ConfigError(f"engine.weights is 'int8', but a weight has no kernel: {reason}")
+        return _ByInt8(Int8.of(weight), bias)
+    if obstacle(weight) is None:
         max_rows = rows_until_torch_is_faster(weight.dtype, torch.get_num_threads())
         if max_rows:
             return _ByRows(weight, bias, max_rows)
@@ -43,3 +57,16 @@ class _ByRows:
     def __call__(self, x: Tensor) -> Tensor:
         multiply = few_rows if len(x) <= self.max_rows else linear
         return multiply(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByInt8:
+    """Many rows meet the weight as it was before, but for rounding."""
+
+    weight: Int8
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if len(x) <= MOST_INT8_ROWS:
+            return few_rows_int8(x, self.weight, self.bias)
+        return linear(x, self.weight.restored(x.dtype), self.bias)

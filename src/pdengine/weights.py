@@ -51,15 +51,18 @@ def load_weights(
     dtype: torch.dtype,
     device: torch.device,
     progress: Progress | None = None,
+    *,
+    as_int8: bool = False,
 ) -> ModelWeights:
     """Load, convert to ``dtype`` and fuse. ``progress`` gets ("weights", done) with done up to 1.
+    ``as_int8``: matrices in 8 bits, all but the embedding that tokens are looked up in.
 
     Raises ConfigError with the name of a tensor that is missing, unknown or misshapen.
     """
     checkpoint = Checkpoint.open(model_dir)
     ignored = (*_IGNORED, "lm_head.weight") if config.tied_embeddings else _IGNORED
     checkpoint.check(needed_tensors(config), ignored)
-    loader = _Loader(checkpoint, dtype, device)
+    loader = _Loader(checkpoint, dtype, device, as_int8)
     layers = []
     for layer in range(config.num_layers):
         layers.append(loader.layer(config, layer))
@@ -70,7 +73,7 @@ def load_weights(
     final_norm = loader.one("model.norm.weight")
     if progress is not None:
         progress("weights", 1.0)
-    return ModelWeights(embedding, tuple(layers), final_norm, projection(head))
+    return ModelWeights(embedding, tuple(layers), final_norm, projection(head, as_int8=as_int8))
 
 
 def needed_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -115,6 +118,7 @@ class _Loader:
     checkpoint: Checkpoint
     dtype: torch.dtype
     device: torch.device
+    as_int8: bool
 
     def one(self, name: str) -> Tensor:
         (tensor,) = self.checkpoint.load([name], self.dtype, self.device)
@@ -127,6 +131,7 @@ class _Loader:
             torch.cat([self.one(f"{name}.bias") for name in names])
             if f"{names[0]}.bias" in self.checkpoint.shapes
             else None,
+            as_int8=self.as_int8,
         )
 
     def layer(self, config: ModelConfig, layer: int) -> LayerWeights:

@@ -74,6 +74,7 @@ def _add_up(commands: Commands) -> None:
     parser.add_argument(
         "--dtype", help="bfloat16, float32 or float16 (default: what this device is fast at)"
     )
+    parser.add_argument("--weights", help="int8: keep them in 8 bits, on a CPU (default: full)")
     _add_set(parser)
     parser.add_argument(
         "--json", action="store_true", help="when ready, print one line of JSON instead of text"

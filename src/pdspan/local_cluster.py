@@ -33,6 +33,7 @@ class UpOptions:
     num_decode: int
     transfer: str | None = None
     dtype: str | None = None
+    weights: str | None = None
     overrides: tuple[str, ...] = ()
 
 
@@ -48,8 +49,9 @@ def local_cluster(options: UpOptions) -> ClusterSettings:
     }
     if options.num_prefill == 0:
         table["router"] = {"placement": "colocated"}
-    if options.dtype is not None:
-        table["engine"]["dtype"] = options.dtype
+    for key, value in (("dtype", options.dtype), ("weights", options.weights)):
+        if value is not None:
+            table["engine"][key] = value
     if options.transfer is not None:
         table["transfer"] = {"mode": options.transfer}
     settings = cluster_from_table(table, options.overrides, origin="pdspan up")

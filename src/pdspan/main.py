@@ -36,6 +36,7 @@ def _up(arguments: Namespace) -> int:
         num_decode=arguments.decode,
         transfer=arguments.transfer,
         dtype=arguments.dtype,
+        weights=arguments.weights,
         overrides=tuple(arguments.overrides),
     )
     return run_up(options, json_output=arguments.json)

@@ -29,6 +29,7 @@ class ModelRig:
         num_pages: int = 64,
         device_name: str = "cpu",
         attention: str = "torch",
+        as_int8: bool = False,
     ) -> None:
         config = load_config(model_dir)
         device = torch.device(device_name)
@@ -37,7 +38,7 @@ class ModelRig:
         )
         self.kv = KvCache(layout, num_pages, device)
         self.kv.pages.fill_(torch.nan)
-        weights = load_weights(config, model_dir, self.kv.pages.dtype, device)
+        weights = load_weights(config, model_dir, self.kv.pages.dtype, device, as_int8=as_int8)
         self.model = Model(config, weights)
         self.backend = build_backend(attention, config, self.kv)
         self._free = list(range(num_pages))

@@ -63,13 +63,15 @@ def kernels() -> ctypes.CDLL:
         prefill.argtypes = [*common, table, c_int, c_int, c_int, c_void_p]
         linear = getattr(library, f"pdspan_linear_{dtype}")
         linear.argtypes = [*(c_void_p,) * 3, *(c_int64,) * 3, c_int, c_void_p]
+        linear8 = getattr(library, f"pdspan_linear_int8_{dtype}")
+        linear8.argtypes = [*(c_void_p,) * 4, *(c_int64,) * 3, c_int, c_void_p]
         norm = getattr(library, f"pdspan_rms_norm_{dtype}")
         norm.argtypes = [*(c_void_p,) * 3, c_float, c_int64, c_int64, c_int, c_void_p]
         rotate = getattr(library, f"pdspan_rotate_{dtype}")
         rotate.argtypes = [c_void_p, c_int64, c_void_p, c_void_p, *(c_int64,) * 3, c_int]
         gated = getattr(library, f"pdspan_gated_{dtype}")
         gated.argtypes = [c_void_p, c_int64, c_int64, c_int, c_void_p]
-        for function in (decode, prefill, linear, norm, rotate, gated):
+        for function in (decode, prefill, linear, linear8, norm, rotate, gated):
             function.restype = None
     return library
 

@@ -10,7 +10,8 @@ namespace {
 constexpr int OUTS = 4;  // rows of W in the inner loop
 constexpr int INS = 4;   // rows of x
 
-// One block: INS_N rows of x by OUTS rows of W. ``num_in`` is a multiple of LANES.
+// One block: INS_N rows of x by OUTS rows of W. ``num_in`` is a multiple of LANES. Weights of 8 bits are
+// scaled by the caller.
 template <typename T, int INS_N>
 inline void block(const float* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
   Vec sums[INS_N][OUTS] = {};
@@ -54,9 +55,10 @@ inline void put(Bfloat16* p, float value) {
 }
 
 // ``x`` is float32 [num_rows, num_in], whatever the weights are; ``num_out`` a multiple of OUTS.
-template <typename T>
-void linear(const float* x, const T* weight, const T* bias, int64_t num_rows, int64_t num_in,
-            int64_t num_out, int num_threads, T* out) {
+// ``scales``: a factor for each row of W, or none.
+template <typename W, typename T>
+void linear(const float* x, const W* weight, const float* scales, const T* bias, int64_t num_rows,
+            int64_t num_in, int64_t num_out, int num_threads, T* out) {
   const int64_t num_blocks = num_out / OUTS;
 #pragma omp parallel for schedule(static) num_threads(num_threads)
   for (int64_t b = 0; b < num_blocks; ++b) {
@@ -67,8 +69,9 @@ void linear(const float* x, const T* weight, const T* bias, int64_t num_rows, in
       block_of(ins, x + row * num_in, weight + first * num_in, num_in, sums);
       for (int i = 0; i < ins; ++i)
         for (int o = 0; o < OUTS; ++o) {
+          const float factor = scales ? scales[first + o] : 1;
           const float added = bias ? get(bias[first + o]) : 0;
-          put(out + (row + i) * num_out + first + o, sums[i][o] + added);
+          put(out + (row + i) * num_out + first + o, sums[i][o] * factor + added);
         }
     }
   }
@@ -80,14 +83,28 @@ extern "C" {
 
 void pdspan_linear_float32(const float* x, const void* weight, const void* bias, int64_t num_rows,
                            int64_t num_in, int64_t num_out, int num_threads, void* out) {
-  linear(x, static_cast<const float*>(weight), static_cast<const float*>(bias), num_rows, num_in,
-         num_out, num_threads, static_cast<float*>(out));
+  linear(x, static_cast<const float*>(weight), nullptr, static_cast<const float*>(bias), num_rows,
+         num_in, num_out, num_threads, static_cast<float*>(out));
 }
 
 void pdspan_linear_bfloat16(const float* x, const void* weight, const void* bias, int64_t num_rows,
                             int64_t num_in, int64_t num_out, int num_threads, void* out) {
-  linear(x, static_cast<const Bfloat16*>(weight), static_cast<const Bfloat16*>(bias), num_rows,
-         num_in, num_out, num_threads, static_cast<Bfloat16*>(out));
+  linear(x, static_cast<const Bfloat16*>(weight), nullptr, static_cast<const Bfloat16*>(bias),
+         num_rows, num_in, num_out, num_threads, static_cast<Bfloat16*>(out));
+}
+
+void pdspan_linear_int8_float32(const float* x, const int8_t* weight, const float* scales,
+                                const void* bias, int64_t num_rows, int64_t num_in,
+                                int64_t num_out, int num_threads, void* out) {
+  linear(x, weight, scales, static_cast<const float*>(bias), num_rows, num_in, num_out,
+         num_threads, static_cast<float*>(out));
+}
+
+void pdspan_linear_int8_bfloat16(const float* x, const int8_t* weight, const float* scales,
+                                 const void* bias, int64_t num_rows, int64_t num_in,
+                                 int64_t num_out, int num_threads, void* out) {
+  linear(x, weight, scales, static_cast<const Bfloat16*>(bias), num_rows, num_in, num_out,
+         num_threads, static_cast<Bfloat16*>(out));
 }
 
 }  // extern "C"

@@ -5,8 +5,10 @@ is measured once, when the first weights are loaded, in some hundredths of a sec
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from torch.nn.functional import linear
 
 from pdengine.kernels.library import DTYPES, LANES, kernels, unavailable
 
+INT8_MOST = 127
 OUTS = 4  # rows of the weight that the kernel takes together
 _TRIED_ROWS = (1, 2, 4, 8, 16, 32, 64)
 _TRIED_SHAPE = (1536, 576)
@@ -37,13 +40,50 @@ def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out
 
 
-def can_multiply(weight: Tensor) -> bool:
-    """Whether the kernel takes this weight; compiles it."""
-    if weight.device.type != "cpu" or weight.dtype not in DTYPES or not weight.is_contiguous():
-        return False
-    if weight.shape[0] % OUTS or weight.shape[1] % LANES:
-        return False
-    return unavailable() is None
+@dataclass(frozen=True, slots=True)
+class Int8:
+    """``weight`` rounded to 8 bits: int8 ``[out, in]`` times float32 ``[out]``."""
+
+    values: Tensor
+    scales: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor) -> Self:
+        wide = weight.float()
+        scales = wide.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / INT8_MOST
+        return cls((wide / scales[:, None]).round().to(torch.int8), scales)
+
+    def restored(self, dtype: torch.dtype) -> Tensor:
+        return (self.values * self.scales[:, None]).to(dtype)
+
+
+def few_rows_int8(x: Tensor, weight: Int8, bias: Tensor | None) -> Tensor:
+    """As ``few_rows``; the result has the dtype of ``x``."""
+    wide = x.float().contiguous()
+    num_out, num_in = weight.values.shape
+    out = torch.empty(len(x), num_out, dtype=x.dtype)
+    function = getattr(kernels(), f"pdspan_linear_int8_{DTYPES[x.dtype]}")
+    function(
+        wide.data_ptr(),
+        weight.values.data_ptr(),
+        weight.scales.data_ptr(),
+        None if bias is None else bias.data_ptr(),
+        *(len(x), num_in, num_out),
+        torch.get_num_threads(),
+        out.data_ptr(),
+    )
+    return out
+
+
+def obstacle(weight: Tensor) -> str | None:
+    """Why the kernel cannot take this weight, or None; compiles it."""
+    if weight.device.type != "cpu":
+        return f"it is on {weight.device.type}, not on a CPU"
+    if weight.dtype not in DTYPES:
+        return f"it is {weight.dtype}, not one of {', '.join(map(str, DTYPES))}"
+    if weight.shape[0] % OUTS or weight.shape[1] % LANES or not weight.is_contiguous():
+        return f"its shape {tuple(weight.shape)} is no multiple of ({OUTS}, {LANES})"
+    return unavailable()
 
 
 @cache

@@ -22,6 +22,8 @@ typedef int32_t Ints __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef uint32_t Words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 typedef uint16_t Halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
 
+typedef int8_t Bytes __attribute__((vector_size(LANES * sizeof(int8_t))));
+
 struct Bfloat16 {
   uint16_t bits;
 };
@@ -37,6 +39,12 @@ inline Vec load(const Bfloat16* p) {
   std::memcpy(&halves, p, sizeof halves);
   const Words words = __builtin_convertvector(halves, Words) << 16;
   return reinterpret_cast<Vec>(words);
+}
+
+inline Vec load(const int8_t* p) {
+  Bytes bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return __builtin_convertvector(__builtin_convertvector(bytes, Ints), Vec);
 }
 
 inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }

@@ -1,9 +1,12 @@
 """Products of a few rows against float64, whatever the number of rows, with and without a bias."""
 
+import re
+
 import pytest
 import torch
 
-from pdengine.kernels.linear import can_multiply, few_rows
+from pdcore.errors import ConfigError
+from pdengine.kernels.linear import Int8, few_rows, few_rows_int8, obstacle
 from pdengine.projection import projection
 
 TOLERANCES = {torch.float32: (1e-5, 1e-5), torch.bfloat16: (8e-3, 1e-3)}
@@ -44,16 +47,49 @@ def test_a_projection_is_the_same_by_either_way(num_rows: int) -> None:
     torch.testing.assert_close(projection(weight, bias)(x), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "weight",
-    [
-        torch.zeros(6, 64),  # outputs that are no multiple of 4
-        torch.zeros(8, 40),  # inputs that are no multiple of 16
-        torch.zeros(8, 64, dtype=torch.float16),
-        torch.zeros(64, 8).T,
-    ],
-)
-def test_what_the_kernel_cannot_take_goes_to_torch(weight: torch.Tensor) -> None:
-    assert not can_multiply(weight)
+UNFIT = [
+    (torch.zeros(6, 64), r"its shape \(6, 64\) is no multiple of \(4, 16\)"),
+    (torch.zeros(8, 40), r"its shape \(8, 40\)"),
+    (torch.zeros(8, 64, dtype=torch.float16), "it is torch.float16, not one of torch.float32"),
+    (torch.zeros(64, 8).T, "its shape"),
+    (torch.zeros(8, 64, device="meta"), "it is on meta, not on a CPU"),
+]
+
+
+@pytest.mark.parametrize(("weight", "reason"), UNFIT[:4])
+def test_what_the_kernel_cannot_take_goes_to_torch(weight: torch.Tensor, reason: str) -> None:
+    assert re.search(reason, obstacle(weight) or "")
     x = torch.ones(2, weight.shape[1], dtype=weight.dtype)
     assert torch.equal(projection(weight)(x), torch.nn.functional.linear(x, weight))
+
+
+@pytest.mark.parametrize(("weight", "reason"), UNFIT)
+def test_int8_of_what_has_no_kernel_is_refused(weight: torch.Tensor, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"engine.weights is 'int8', but .*: {reason}"):
+        projection(weight, as_int8=True)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("num_rows", [1, 3, 4, 9, 65])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_int8_is_the_product_with_the_rounded_weight(
+    dtype: torch.dtype, num_rows: int, has_bias: bool
+) -> None:
+    x, weight = drawn(num_rows, 192, dtype=dtype), drawn(60, 192, dtype=dtype)
+    bias = drawn(60, dtype=dtype) if has_bias else None
+    rounded = Int8.of(weight)
+    expected = x.double() @ (rounded.values.double() * rounded.scales.double()[:, None]).T
+    expected += 0 if bias is None else bias.double()
+    rtol, atol = TOLERANCES[dtype]
+    for out in (few_rows_int8(x, rounded, bias), projection(weight, bias, as_int8=True)(x)):
+        assert out.dtype == dtype
+        torch.testing.assert_close(out.double(), expected, rtol=rtol, atol=10 * atol * 192**0.5)
+
+
+def test_rounding_to_int8_is_off_by_half_a_step_at_most() -> None:
+    weight = drawn(8, 64, dtype=torch.float32)
+    weight[3] = 0.0
+    rounded = Int8.of(weight)
+    steps = (rounded.restored(torch.float32) - weight).abs() / rounded.scales[:, None]
+    assert steps.max() <= 0.5001
+    assert torch.equal(rounded.restored(torch.float32)[3], weight[3])

@@ -45,7 +45,8 @@ def test_port_0_is_a_free_port() -> None:
 
 
 def test_options_become_settings_of_every_node() -> None:
-    settings = local_cluster(options(transfer="bulk", dtype="float32"))
+    settings = local_cluster(options(transfer="bulk", dtype="float32", weights="int8"))
+    assert {node.engine.weights for node in settings.nodes} == {"int8"}
     assert settings.transfer.mode == "bulk"
     assert {node.engine.dtype for node in settings.nodes} == {"float32"}
     assert (settings.model.path, settings.model.served_name) == ("some/model", "some/model")

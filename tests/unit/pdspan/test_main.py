@@ -115,11 +115,14 @@ def test_up_passes_on_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("pdspan.up.run_up", run_up)
     assert main(["up"]) == 0
-    words = "up --model m --port 9000 --colocated --decode 2 --transfer bulk --dtype float32 --json"
+    words = (
+        "up --model m --port 9000 --colocated --decode 2 --transfer bulk --dtype float32"
+        " --weights int8 --json"
+    )
     assert main([*words.split(), "--set", "a=1", "--set", "b=2"]) == 0
     assert asked == [
         (UpOptions("smollm2-135m-instruct", 8000, 1, 1), False),
-        (UpOptions("m", 9000, 0, 2, "bulk", "float32", ("a=1", "b=2")), True),
+        (UpOptions("m", 9000, 0, 2, "bulk", "float32", "int8", ("a=1", "b=2")), True),
     ]
 
 
