@@ -14,6 +14,8 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 KEPT_BYTES = 128 * 2**20  # so much free memory at the end of the heap is given back
+_MADV_HUGEPAGE = 14  # madvise(2)
+HUGE_PAGE_BYTES = 2 * 2**20
 MAPPED_BYTES = 32 * 2**20  # from this size on a buffer is a mapping of its own; the most allowed
 
 
@@ -24,3 +26,15 @@ def keep_freed_memory() -> bool:
         return False
     options = {_M_TRIM_THRESHOLD: KEPT_BYTES, _M_MMAP_THRESHOLD: MAPPED_BYTES, _M_ARENA_MAX: 1}
     return all(mallopt(option, value) == 1 for option, value in options.items())
+
+
+def prefer_huge_pages(address: int, num_bytes: int) -> bool:
+    """For memory that is not touched yet, and read all over later: where pages of 4 KiB are mapped,
+    looking each of them up takes as long as reading it. False: the kernel does not offer them."""
+    first = -(-address // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+    length = (address + num_bytes - first) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
+    madvise = getattr(ctypes.CDLL(None), "madvise", None)
+    if madvise is None or length <= 0:
+        return False
+    place, size = ctypes.c_void_p(first), ctypes.c_size_t(length)
+    return bool(madvise(place, size, _MADV_HUGEPAGE) == 0)

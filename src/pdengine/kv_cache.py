@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pdcore.allocator import prefer_huge_pages
 from pdcore.kv_layout import KvLayout
 from pdengine.page_bytes import HostBytes, PageBytes, StagedBytes
 
@@ -34,7 +35,10 @@ class KvCache:
         self.device = device
         row = (layout.num_kv_heads, layout.head_dim)
         shape = (num_pages, layout.num_layers, 2, layout.page_tokens, *row)
-        self.pages = torch.empty(shape, dtype=TORCH_DTYPES[layout.dtype], device=device).fill_(0)
+        self.pages = torch.empty(shape, dtype=TORCH_DTYPES[layout.dtype], device=device)
+        if device.type == "cpu":
+            prefer_huge_pages(self.pages.data_ptr(), self.pages.nbytes)
+        self.pages.fill_(0)
         self.rows = self.pages.view(-1, *row)
         self._bytes: PageBytes = (
             StagedBytes(self.pages) if device.type == "cuda" else HostBytes(layout, self.pages)

@@ -7,33 +7,48 @@
 
 namespace {
 
-constexpr int OUTS = 4;  // rows of W in the inner loop
-constexpr int INS = 4;   // rows of x
+constexpr int OUTS = 4;      // rows of W that are shared out together
+constexpr int MOST_INS = 6;  // rows of x in the inner loop
+#if defined(__AVX512F__)
+constexpr int NARROW = 4;    // rows of W in the inner loop with many of x: sums fill the registers
+#else
+constexpr int NARROW = 2;
+#endif
 
-// One block: INS_N rows of x by OUTS rows of W. ``num_in`` is a multiple of LANES. Weights of 8 bits are
-// scaled by the caller.
-template <typename T, int INS_N>
-inline void block(const float* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
-  Vec sums[INS_N][OUTS] = {};
+// One block: INS rows of x by N rows of W, whose first is row ``first`` of the sums. ``num_in`` is a
+// multiple of LANES. Weights of 8 bits are scaled by the caller.
+template <int INS, int N, typename T>
+inline void block(const float* x, const T* weight, int64_t num_in, int first,
+                  float (*out)[OUTS]) {
+  Vec sums[INS][N] = {};
+  weight += first * num_in;
   for (int64_t k = 0; k < num_in; k += LANES) {
-    Vec weights[OUTS];
-    for (int o = 0; o < OUTS; ++o) weights[o] = load(weight + o * num_in + k);
-    for (int i = 0; i < INS_N; ++i) {
+    Vec weights[N];
+    for (int o = 0; o < N; ++o) weights[o] = load(weight + o * num_in + k);
+    for (int i = 0; i < INS; ++i) {
       const Vec value = load(x + i * num_in + k);
-      for (int o = 0; o < OUTS; ++o) sums[i][o] += value * weights[o];
+      for (int o = 0; o < N; ++o) sums[i][o] += value * weights[o];
     }
   }
-  for (int i = 0; i < INS_N; ++i)
-    for (int o = 0; o < OUTS; ++o) out[i][o] = sum(sums[i][o]);
+  for (int i = 0; i < INS; ++i)
+    for (int o = 0; o < N; ++o) out[i][first + o] = sum(sums[i][o]);
+}
+
+template <int INS, typename T>
+inline void narrow_blocks(const float* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
+  for (int first = 0; first < OUTS; first += NARROW)
+    block<INS, NARROW>(x, weight, num_in, first, out);
 }
 
 template <typename T>
-void block_of(int ins, const float* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
+void blocks_of(int ins, const float* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
   switch (ins) {
-    case 1: return block<T, 1>(x, weight, num_in, out);
-    case 2: return block<T, 2>(x, weight, num_in, out);
-    case 3: return block<T, 3>(x, weight, num_in, out);
-    default: return block<T, INS>(x, weight, num_in, out);
+    case 1: return block<1, OUTS>(x, weight, num_in, 0, out);
+    case 2: return block<2, OUTS>(x, weight, num_in, 0, out);
+    case 3: return narrow_blocks<3>(x, weight, num_in, out);
+    case 4: return narrow_blocks<4>(x, weight, num_in, out);
+    case 5: return narrow_blocks<5>(x, weight, num_in, out);
+    default: return narrow_blocks<MOST_INS>(x, weight, num_in, out);
   }
 }
 
@@ -60,13 +75,15 @@ template <typename W, typename T>
 void linear(const float* x, const W* weight, const float* scales, const T* bias, int64_t num_rows,
             int64_t num_in, int64_t num_out, int num_threads, T* out) {
   const int64_t num_blocks = num_out / OUTS;
+  const int64_t passes = (num_rows + MOST_INS - 1) / MOST_INS;
+  const int64_t ins_each = (num_rows + passes - 1) / passes;  // 8 rows are 4 and 4, not 6 and 2
 #pragma omp parallel for schedule(static) num_threads(num_threads)
   for (int64_t b = 0; b < num_blocks; ++b) {
     const int64_t first = b * OUTS;
-    for (int64_t row = 0; row < num_rows; row += INS) {
-      float sums[INS][OUTS];
-      const int ins = num_rows - row < INS ? static_cast<int>(num_rows - row) : INS;
-      block_of(ins, x + row * num_in, weight + first * num_in, num_in, sums);
+    for (int64_t row = 0; row < num_rows; row += ins_each) {
+      float sums[MOST_INS][OUTS];
+      const int ins = static_cast<int>(num_rows - row < ins_each ? num_rows - row : ins_each);
+      blocks_of(ins, x + row * num_in, weight + first * num_in, num_in, sums);
       for (int i = 0; i < ins; ++i)
         for (int o = 0; o < OUTS; ++o) {
           const float factor = scales ? scales[first + o] : 1;

@@ -96,15 +96,23 @@ void begin(const Layer& layer, const T* q, Running& running) {
   }
 }
 
-// ``num`` tokens, at most SCORES, that follow each other in a page. ``G``: how many query heads share
-// the KV head, if the compiler is to know; else 0.
+template <typename T>
+inline void fetch(const T* values, int dim) {
+  constexpr int LINE = 64 / sizeof(T);
+  for (int d = 0; d < dim; d += LINE) __builtin_prefetch(values + d);
+}
+
+// ``num`` tokens, at most SCORES, that follow each other in a page; ``next``: where the tokens after
+// them are, which no prefetcher of the processor can guess when it is another page. ``G``: how many
+// query heads share the KV head, if the compiler is to know; else 0.
 template <typename T, int G>
-void attend(const Layer& layer, const T* keys, int num, Running& running) {
+void attend(const Layer& layer, const T* keys, const T* next, int num, Running& running) {
   constexpr int MOST = G ? G : MAX_GROUPS;
   const int dim = layer.head_dim, groups = G ? G : layer.num_heads / layer.num_kv_heads;
   float scores[MOST][SCORES];
   for (int t = 0; t < num; ++t) {
     const T* key = keys + t * layer.token_stride;
+    fetch(next + t * layer.token_stride, dim);
     Vec products[MOST] = {};
     for (int d = 0; d < dim; d += LANES) {
       const Vec k = load(key + d);
@@ -130,6 +138,7 @@ void attend(const Layer& layer, const T* keys, int num, Running& running) {
         store(running.values[g] + d, load(running.values[g] + d) * spread(faded));
   }
   const T* values = keys + layer.value_offset;
+  for (int t = 0; t < num; ++t) fetch(next + layer.value_offset + t * layer.token_stride, dim);
   for (int d = 0; d < dim; d += LANES) {
     Vec sums[MOST];
     for (int g = 0; g < groups; ++g) sums[g] = load(running.values[g] + d);
@@ -176,9 +185,10 @@ void run_item(const Layer& layer, const T* q, const int32_t* tables, int64_t tab
     if (num > item.last - token) num = item.last - token;
     if (num > SCORES) num = SCORES;
     const T* keys = token_at<T>(layer, table, token);
-    for (int head = item.first_head; head < item.last_head; ++head)
-      attend(layer, keys + head * dim, static_cast<int>(num), running[head]);
     token += num;
+    const T* next = token < item.last ? token_at<T>(layer, table, token) : keys;
+    for (int head = item.first_head; head < item.last_head; ++head)
+      attend(layer, keys + head * dim, next + head * dim, static_cast<int>(num), running[head]);
   }
   for (int head = item.first_head; head < item.last_head; ++head)
     for (int g = 0; g < groups; ++g) {
