@@ -38,7 +38,10 @@ class FrameSize:
         frame = self._limits.frame
         most = frame.pages * frame.layers * self._layout.layer_bytes
         rate = self._path.rate_bytes_per_s
-        if rate is None:
-            return most
-        serving_s = max(FRAME_S, ROUND_TRIP_SHARE * (self._path.rtt_s or 0.0))
-        return min(most, max(LEAST_FRAME_BYTES, int(serving_s * rate)))
+        return most if rate is None else min(most, served_bytes(self._path.rtt_s or 0.0, rate))
+
+
+def served_bytes(rtt_s: float, rate_bytes_per_s: float) -> int:
+    """What the line may be busy with for one frame."""
+    serving_s = max(FRAME_S, ROUND_TRIP_SHARE * rtt_s)
+    return max(LEAST_FRAME_BYTES, int(serving_s * rate_bytes_per_s))

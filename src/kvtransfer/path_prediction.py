@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from kvtransfer.frame_size import served_bytes
 from kvtransfer.limits import SendLimits, Starts, limits_for
 from kvtransfer.path_evidence import COST_S_PER_BYTE, RECEIVER_SHARE
 from kvtransfer.path_model import Path, Shape, Step, modelled_s
@@ -156,6 +157,7 @@ def _shape(
     window_bytes = limits.window_bytes or 0
     if limits.is_adaptive:
         window_bytes = settled_window_bytes(probed.held_bytes, probed.all_bytes_per_s)
+        frame_bytes = min(frame_bytes, served_bytes(probed.rtt_s, probed.all_bytes_per_s))
     steps = tuple(_steps(limits, num_tokens, model))
     return Shape(
         steps=steps,

@@ -2,8 +2,9 @@
 
 A row is one query token with its context. ``per_row`` takes each row as one piece, divided evenly
 in order; ``split`` cuts every context into parts of equal size, about one for each worker and row;
-``workqueue`` cuts by KV head and by length into small pieces that whoever is free takes next.
-Parts of one row are merged afterwards.
+``workqueue`` cuts into smaller pieces, of which whoever is free takes the next.
+Parts of one row are merged afterwards. All KV heads of a token stay together: they are neighbours
+in memory, and read as fast as it goes only that way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -75,14 +76,9 @@ def split(view: View) -> Work:
 def workqueue(view: View) -> Work:
     """The longest rows first, so that the last pieces to be taken are small."""
     rows = sorted(view.rows, key=lambda row: -row.num_tokens)
-    fair = -(-view.num_tokens * view.num_kv_heads // (4 * view.num_workers))
+    fair = -(-view.num_tokens // (4 * view.num_workers))
     part = max(LEAST_PART_TOKENS, min(QUEUE_PART_TOKENS, fair))
-    pieces = [
-        piece
-        for row in rows
-        for head in range(view.num_kv_heads)
-        for piece in _cut(Piece(row, head, head + 1, row.first, row.last), part)
-    ]
+    pieces = [piece for row in rows for piece in _cut(_whole(row, view), part)]
     return Work(pieces, takes_turns=True)
 
 

@@ -10,7 +10,7 @@ namespace {
 constexpr int OUTS = 4;      // rows of W that are shared out together
 constexpr int MOST_INS = 6;  // rows of x in the inner loop
 #if defined(__AVX512F__)
-constexpr int NARROW = 4;    // rows of W in the inner loop with many of x: sums fill the registers
+constexpr int NARROW = 4;    // rows of W in the inner loop with many of x: as registers allow
 #else
 constexpr int NARROW = 2;
 #endif
@@ -45,8 +45,8 @@ void blocks_of(int ins, const float* x, const T* weight, int64_t num_in, float (
   switch (ins) {
     case 1: return block<1, OUTS>(x, weight, num_in, 0, out);
     case 2: return block<2, OUTS>(x, weight, num_in, 0, out);
-    case 3: return narrow_blocks<3>(x, weight, num_in, out);
-    case 4: return narrow_blocks<4>(x, weight, num_in, out);
+    case 3: return block<3, OUTS>(x, weight, num_in, 0, out);
+    case 4: return block<4, OUTS>(x, weight, num_in, 0, out);
     case 5: return narrow_blocks<5>(x, weight, num_in, out);
     default: return narrow_blocks<MOST_INS>(x, weight, num_in, out);
   }
@@ -74,6 +74,7 @@ inline void put(Bfloat16* p, float value) {
 template <typename W, typename T>
 void linear(const float* x, const W* weight, const float* scales, const T* bias, int64_t num_rows,
             int64_t num_in, int64_t num_out, int num_threads, T* out) {
+  if (!num_rows) return;
   const int64_t num_blocks = num_out / OUTS;
   const int64_t passes = (num_rows + MOST_INS - 1) / MOST_INS;
   const int64_t ins_each = (num_rows + passes - 1) / passes;  // 8 rows are 4 and 4, not 6 and 2

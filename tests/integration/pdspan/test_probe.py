@@ -264,7 +264,7 @@ async def test_every_decode_node_of_a_cluster_file(tmp_path: Path, unused_tcp_po
 
 @pytest.mark.model
 async def test_a_running_cluster_tells_how_fast_it_prefills() -> None:
-    with running_cluster("--set", "engine.kv_memory_bytes=50_000_000") as cluster:
+    with running_cluster("--set", "engine.kv_memory_bytes=100_000_000") as cluster:
         file = Path(cluster.nodes[0].log).parent / "cluster.toml"
         cluster.complete(prompt="Once upon a time " * 60, max_tokens=1)
         outcome = await probe("--cluster", file, *QUICK, "--json")

@@ -100,7 +100,9 @@ def test_a_node_that_cannot_start_says_why() -> None:
         _, errors = process.communicate(timeout=END_S)
     assert process.returncode == 2
     assert "ended with status 2; its last lines:" in errors
-    assert "pdspan: error: engine.attention is 'none'; one of auto, torch" in errors
+    assert (
+        "pdspan: error: engine.attention is 'none'; one of auto, flashinfer, cpu, torch" in errors
+    )
 
 
 def test_a_port_that_is_taken_is_one_line_before_anything_starts() -> None:

@@ -16,7 +16,7 @@ import pytest
 from node_cluster import NodeCluster, node_cluster
 
 TABLE = {
-    "engine": {"dtype": "bfloat16", "threads": 1, "step_tokens": 128, "num_pages": 160},
+    "engine": {"threads": 1, "step_tokens": 128, "num_pages": 160},
     "transfer": {"stall_s": 5.0, "resume_s": 1.0},
     "queue": {"drain_s": 30.0},
 }
@@ -49,7 +49,7 @@ class Streaming:
         self.join()
 
     def join(self) -> None:
-        self._thread.join(60)
+        self._thread.join(180)
         assert not self._thread.is_alive(), "the request hangs"
 
     @property

@@ -36,7 +36,7 @@ def ours(dtype: torch.dtype) -> CpuElementwise:
 theirs = TorchElementwise(EPSILON)
 
 
-@pytest.mark.parametrize("num_rows", [1, 3, 200])
+@pytest.mark.parametrize("num_rows", [0, 1, 3, 200])
 def test_norm(ours: CpuElementwise, dtype: torch.dtype, num_rows: int) -> None:
     x, weight = drawn(num_rows, 576, dtype=dtype, scale=3), drawn(576, dtype=dtype)
     assert_alike(ours.norm(x, weight), theirs.norm(x, weight))
@@ -49,7 +49,7 @@ def test_norm_of_heads_that_lie_in_a_wider_tensor(ours: CpuElementwise, dtype: t
     assert torch.equal(heads, before)
 
 
-@pytest.mark.parametrize("num_rows", [1, 200])
+@pytest.mark.parametrize("num_rows", [0, 1, 200])
 def test_add_and_norm(ours: CpuElementwise, dtype: torch.dtype, num_rows: int) -> None:
     x, delta = drawn(num_rows, 192, dtype=dtype), drawn(num_rows, 192, dtype=dtype, scale=2)
     weight = drawn(192, dtype=dtype)
@@ -58,7 +58,7 @@ def test_add_and_norm(ours: CpuElementwise, dtype: torch.dtype, num_rows: int) -
         assert_alike(one, other)
 
 
-@pytest.mark.parametrize("num_rows", [1, 200])
+@pytest.mark.parametrize("num_rows", [0, 1, 200])
 def test_rotate(ours: CpuElementwise, dtype: torch.dtype, num_rows: int) -> None:
     heads, angles = drawn(num_rows, 15, 64, dtype=dtype), drawn(num_rows, 1, 32, dtype=dtype)
     cos, sin = angles.cos(), angles.sin()
@@ -66,7 +66,7 @@ def test_rotate(ours: CpuElementwise, dtype: torch.dtype, num_rows: int) -> None
     assert_alike(ours.rotate(heads.clone(), 12, cos, sin), expected)
 
 
-@pytest.mark.parametrize("num_rows", [1, 200])
+@pytest.mark.parametrize("num_rows", [0, 1, 200])
 def test_gated(ours: CpuElementwise, dtype: torch.dtype, num_rows: int) -> None:
     gate_up = drawn(num_rows, 2 * 160, dtype=dtype, scale=10)
     assert_alike(ours.gated(gate_up), theirs.gated(gate_up))

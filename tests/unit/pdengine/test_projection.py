@@ -18,7 +18,7 @@ def drawn(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("num_rows", [1, 2, 3, 4, 5, 8, 9, 33])
+@pytest.mark.parametrize("num_rows", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 33])
 @pytest.mark.parametrize(("num_out", "num_in"), [(4, 16), (60, 64), (192, 576), (576, 1536)])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_few_rows_equal_float64(
@@ -39,7 +39,7 @@ def test_a_slice_of_rows_is_read_as_it_lies() -> None:
     torch.testing.assert_close(few_rows(x, weight, None), x @ weight.T)
 
 
-@pytest.mark.parametrize("num_rows", [1, 7, 200])
+@pytest.mark.parametrize("num_rows", [0, 1, 7, 200])
 def test_a_projection_is_the_same_by_either_way(num_rows: int) -> None:
     x, weight = drawn(num_rows, 64, dtype=torch.float32), drawn(96, 64, dtype=torch.float32)
     bias = drawn(96, dtype=torch.float32)
@@ -70,7 +70,7 @@ def test_int8_of_what_has_no_kernel_is_refused(weight: torch.Tensor, reason: str
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("num_rows", [1, 3, 4, 9, 65])
+@pytest.mark.parametrize("num_rows", [0, 1, 3, 4, 9, 65])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_int8_is_the_product_with_the_rounded_weight(
     dtype: torch.dtype, num_rows: int, has_bias: bool
