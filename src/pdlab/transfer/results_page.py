@@ -120,7 +120,8 @@ def _serving(path: Path) -> Iterator[str]:
     if not path.exists():
         return
     try:
-        rows = json.loads(path.read_text())["bars"]
+        measured = json.loads(path.read_text())
+        commit, rows = measured["commit"], measured["bars"]
         lines = [
             f"| {row['what']} | {row['limit']:g} {row['unit']} | {row['value']:.3f}"
             f" ({row['low']:.3f} to {row['high']:.3f}) |"
@@ -130,6 +131,7 @@ def _serving(path: Path) -> Iterator[str]:
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: not the bars of serving ({error})") from None
     yield "\n## Bars of serving\n"
+    yield f"By `make bench-serving`, commit {commit}; records in [serving](serving).\n"
     yield "| what | at most | measured (95 % interval) | |"
     yield "|---|---|---|---|"
     yield from lines

@@ -66,6 +66,8 @@ def test_calibration_counts_the_runs_of_a_directory(
         write_serving(tmp_path / f"aa-{number}.jsonl", *arm("auto", FAST), *arm("auto_2", b))
     assert main(["lab", "compare", str(tmp_path), "--aa"]) == 0
     assert capsys.readouterr().out.startswith("1 of 20 A/A runs found a difference")
+    assert main(["lab", "compare", str(tmp_path), "b.json", "--aa"]) == 2
+    assert "leave out B, --arms" in capsys.readouterr().err
 
 
 def test_report_prints_where_the_page_is_and_names_what_it_left_out(

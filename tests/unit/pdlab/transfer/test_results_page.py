@@ -50,8 +50,11 @@ def test_the_bars_of_serving_are_included_where_they_were_measured(tmp_path: Pat
     path = tmp_path / SERVING_BARS
     path.parent.mkdir()
     row = {"what": "exposed", "value": 1.2, "limit": 1.3, "unit": "RTT", "passed": True}
-    path.write_text(json.dumps({"bars": [row | {"low": 1.1, "high": 1.25}]}))
-    assert "| exposed | 1.3 RTT | 1.200 (1.100 to 1.250) | met |" in page(tmp_path, cell("auto", 1))
+    bars = {"commit": "c0ffee", "bars": [row | {"low": 1.1, "high": 1.25}]}
+    path.write_text(json.dumps(bars))
+    text = page(tmp_path, cell("auto", 1))
+    assert "| exposed | 1.3 RTT | 1.200 (1.100 to 1.250) | met |" in text
+    assert "commit c0ffee" in text
     path.write_text("{}")
     with pytest.raises(ConfigError, match="not the bars of serving"):
         page(tmp_path, cell("auto", 1))
