@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 GROWTH = 1.25  # a sample that stands out by less is no growth
 SILENCE = 0.5  # of the horizon without an arrival
-ANSWERED = 0.5  # of such a silence: a ping that took no longer was not held up by a cut
+ANSWERED = 0.7  # of such a silence: a ping that took no longer was not held up by a cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,14 @@ class DeliveryRate:
         return silence_s
 
     def _end_silence(self, silence_s: float, now: float) -> None:
-        if self._least_ping_s > ANSWERED * silence_s:
+        is_slow_already = now - silence_s < self._covered_until_s
+        if self._least_ping_s > ANSWERED * silence_s and not is_slow_already:
             self._restart(now, was_silent=True)
-        else:
-            self._arrivals = deque([self._arrivals[-1], (now, self._arrived_bytes)])
-            self._covered_until_s = now + silence_s
+            return
+        if not is_slow_already:
+            self._arrivals = deque([self._arrivals[-1]])
+        self._arrivals.append((now, self._arrived_bytes))
+        self._covered_until_s = now + silence_s
 
     def _restart(self, now: float, *, was_silent: bool) -> None:
         """What was before is no part of any sample."""

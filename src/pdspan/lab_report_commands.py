@@ -107,7 +107,9 @@ def _calibrate(arguments: Namespace) -> int:
     from pdlab.record_directory import read_directory
 
     if arguments.b is not None or arguments.arms is not None:
-        raise ConfigError("--aa compares the arms of each run in one directory: leave out B, --arms")
+        raise ConfigError(
+            "--aa compares the arms of each run in one directory: leave out B, --arms"
+        )
     runs = read_directory(arguments.a).records.values()
     result = calibrate(runs, arguments.metric)
     if arguments.json:

@@ -137,6 +137,19 @@ def test_a_silence_in_which_pings_come_back_is_a_slow_line() -> None:
     assert flow.frames_per_s == pytest.approx(10, rel=0.15)
 
 
+def test_a_slow_line_that_stops_again_is_still_slow() -> None:
+    """Losses on losses: the second silence is too short for a ping to come back in time."""
+    flow = steady()
+    flow.rate.answered(0.1)
+    flow.arrive(1, 1.0)
+    flow.rate.answered(0.24)
+    flow.arrive(1, 0.25)
+    flow.arrive(8, 0.001)
+    flow.now += SPAN_S
+    flow.arrive(1, 0.0)
+    assert flow.frames_per_s == pytest.approx(10, rel=0.25)
+
+
 def test_a_ping_that_was_cut_off_too_says_nothing() -> None:
     flow = steady()
     flow.rate.answered(0.9)
