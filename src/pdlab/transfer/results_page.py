@@ -25,6 +25,7 @@ VERDICT_BAR = Bar(
     True,
     share_right,
 )
+LIMITS = "../experiments.md#what-limits-the-bars-that-are-not-met"
 MAX_WRONG_SHOWN = 20
 
 
@@ -105,6 +106,7 @@ def _misses(judged: Iterable[Judged]) -> Iterator[str]:
     if misses:
         yield "\n### Where a bar is not met\n"
         yield from misses
+        yield f"\nWhat limits them: [experiments]({LIMITS})."
 
 
 def _wrong_verdicts(grid: TransferRecord) -> Iterator[str]:
