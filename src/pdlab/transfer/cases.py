@@ -6,6 +6,7 @@ Each yields cells whose ``case`` says what they are. All of them use ``auto``.
 
 import asyncio
 from dataclasses import dataclass, replace
+from statistics import median_low
 
 from pdlab.link import LinkProfile
 from pdlab.records import Cell
@@ -112,9 +113,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Midway:
-    """A transfer during which the link changes. ``window_bytes`` of its cell is the window's target
-    ``ROUND_TRIPS_TO_ADAPT`` after the old flight has drained; a cell of a new profile states that
-    profile's round trip and rate."""
+    """A transfer during which the link changes; before each one the link is as at first, and warm.
+
+    ``window_bytes`` of its cell is the window's target ``ROUND_TRIPS_TO_ADAPT`` after the old
+    flight has drained, the median of all repetitions; a cell of a new profile states that profile's
+    round trip and rate."""
 
     trial: Trial
     change: Change
@@ -130,8 +133,8 @@ class Midway:
         lane = Lane(trial.arms[0], ends, trial.page_bytes)
         await lane.open(bench.link, trial.overrides)
         extent, limit_s = Extent(0, trial.num_pages), hard_limit_s(trial)
-        await lane.move(extent, limit_s, warms=True)
         for _ in range(trial.repetitions):
+            await lane.move(extent, limit_s, warms=True)
             async with asyncio.TaskGroup() as tasks:
                 moving = tasks.create_task(lane.move(extent, limit_s, watch=True))
                 await asyncio.sleep(self.after_s)
@@ -151,8 +154,11 @@ class Midway:
     def _cell(self, lane: Lane, bench: Bench) -> Cell:
         profile = self.change.profile or self.trial.profile
         cell = cell_of(self.trial, lane, bench, self.change.case)
-        told = lane.samples[-1].sent.told
-        target = None if told is None else adapted_bytes(told, profile, self.after_s)
+        told = (sample.sent.told for sample in lane.samples)
+        targets = [adapted_bytes(one, profile, self.after_s) for one in told if one is not None]
+        known = [target for target in targets if target is not None]
+        # A transfer that was over too soon has no target, which is no reason to leave it out.
+        target = median_low(known) if known and len(known) == len(targets) else None
         return replace(cell, rtt_s=profile.rtt_s, rate_bps=profile.rate_bps, window_bytes=target)
 
 

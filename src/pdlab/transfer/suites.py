@@ -129,7 +129,7 @@ def _at_5_gbit() -> list[AnyStep]:
 
 
 def _in_mid_transfer() -> list[AnyStep]:
-    trial = _trial(50, 64 * KIB, 160 * MIB, ("auto",), repetitions=1)
+    trial = _trial(50, 64 * KIB, 160 * MIB, ("auto",))
     changes = (
         Change(RATE_DROP, LinkProfile(0.05, GBIT / 10)),
         Change(RTT_RISE, LinkProfile(0.2, GBIT)),
