@@ -1,7 +1,7 @@
 """How a decode step's attention is divided into work: one policy each, for any device.
 
 A row is one query token with its context. ``per_row`` takes each row as one piece, divided evenly
-in order; ``split`` cuts every context into parts of equal size, about one for each worker and row;
+in order; ``split`` cuts long contexts into parts of nearly equal size, about two for each worker;
 ``workqueue`` cuts into smaller pieces, of which whoever is free takes the next.
 Parts of one row are merged afterwards. All KV heads of a token stay together: they are neighbours
 in memory, and read as fast as it goes only that way.
