@@ -6,7 +6,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check format proto lock bench-transfer bench-grid gpu-check clean
+.PHONY: help up test check format proto lock bench-transfer bench-serving bench-grid bench-engine gpu-check clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,9 @@ bench-serving: .venv/.dev  ## Judge the bars of serving over a link (10 to 30 mi
 bench-grid: .venv/.dev  ## Measure every link, page size and mode once, for the verdicts (root)
 	$(BIN)/pdspan lab transfer --suite grid --out docs/results $(ARGS)
 
+bench-engine: .venv/.dev  ## Compare our engine with vLLM's CPU build, 2 threads each (15 minutes)
+	$(BIN)/pdspan lab engine --out docs/results $(ARGS)
+
 gpu-check:  ## Compare FlashInfer with the reference and serve, on a machine with a GPU
 	deploy/gpu_check.sh
 
@@ -57,7 +60,7 @@ clean:  ## Remove .venv and what tools left behind (models stay in the cache)
 
 # A stamp per set of extras: installs again when the dependencies change.
 .venv/.serve: pyproject.toml constraints.txt scripts/install.sh
-	@scripts/install.sh convert
+	@scripts/install.sh convert,lab
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt scripts/install.sh

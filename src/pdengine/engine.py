@@ -83,6 +83,11 @@ class Engine:
         """Most tokens, prompt and generated, of one sequence: the model's context or the pool."""
         return min(self.config.max_tokens, self.kv.num_pages * self.layout.page_tokens)
 
+    def least_step_bytes(self, num_context_tokens: int) -> int:
+        """What a decode step cannot but read: every matrix once, and the KV of its contexts."""
+        kv_bytes = num_context_tokens * self.layout.page_bytes // self.layout.page_tokens
+        return self._model.weights.product_bytes + kv_bytes
+
     def check(self, request: GenerationRequest) -> None:
         """Whether the model can compute this at all; whoever sent it may not be a router of ours.
 

@@ -3,8 +3,8 @@
 Where our kernel reads weights faster than torch does, steps of few rows go to it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -21,7 +21,14 @@ from pdengine.kernels.linear import (
 
 MOST_INT8_ROWS = 64
 
-Projection = Callable[[Tensor], Tensor]
+
+class Projection(Protocol):
+    @property
+    def nbytes(self) -> int:
+        """Bytes of weights that a product reads."""
+        ...
+
+    def __call__(self, x: Tensor) -> Tensor: ...
 
 
 def projection(weight: Tensor, bias: Tensor | None = None, *, as_int8: bool = False) -> Projection:
@@ -42,6 +49,10 @@ class _Torch:
     weight: Tensor
     bias: Tensor | None
 
+    @property
+    def nbytes(self) -> int:
+        return self.weight.nbytes
+
     def __call__(self, x: Tensor) -> Tensor:
         return linear(x, self.weight, self.bias)
 
@@ -54,6 +65,10 @@ class _ByRows:
     bias: Tensor | None
     max_rows: int
 
+    @property
+    def nbytes(self) -> int:
+        return self.weight.nbytes
+
     def __call__(self, x: Tensor) -> Tensor:
         multiply = few_rows if len(x) <= self.max_rows else linear
         return multiply(x, self.weight, self.bias)
@@ -65,6 +80,10 @@ class _ByInt8:
 
     weight: Int8
     bias: Tensor | None
+
+    @property
+    def nbytes(self) -> int:
+        return self.weight.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x) <= MOST_INT8_ROWS:

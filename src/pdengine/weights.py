@@ -44,6 +44,15 @@ class ModelWeights:
     final_norm: Tensor
     head: Projection
 
+    @property
+    def product_bytes(self) -> int:
+        """Of every matrix that a step multiplies by, which reads each of them once at least."""
+        layers = sum(
+            layer.qkv.nbytes + layer.output.nbytes + layer.gate_up.nbytes + layer.down.nbytes
+            for layer in self.layers
+        )
+        return layers + self.head.nbytes
+
 
 def load_weights(
     config: ModelConfig,

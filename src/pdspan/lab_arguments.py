@@ -6,13 +6,14 @@ a function from the parsed arguments to an exit status. It is listed here, and n
 
 from argparse import Namespace
 
-from pdspan import lab_report_commands, lab_run_commands, lab_transfer_command
+from pdspan import lab_engine_command, lab_report_commands, lab_run_commands, lab_transfer_command
 from pdspan.subcommand import Commands, add_command
 
 COMMAND_FILES = (
     lab_transfer_command,
     lab_run_commands,
     lab_report_commands,
+    lab_engine_command,
 )
 
 

@@ -53,6 +53,10 @@ class Int8:
         scales = wide.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / INT8_MOST
         return cls((wide / scales[:, None]).round().to(torch.int8), scales)
 
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.scales.nbytes
+
     def restored(self, dtype: torch.dtype) -> Tensor:
         return (self.values * self.scales[:, None]).to(dtype)
 

@@ -6,9 +6,10 @@ import pytest
 
 from pdcore.errors import ConfigError, PeerUnavailable
 from pdlab.link import LinkProfile
-from pdlab.transfer import nixl_environment
+from pdlab.own_environment import OwnEnvironment
 from pdlab.transfer.blocks import Blocks
 from pdlab.transfer.nixl_end import interface_of
+from pdlab.transfer.nixl_environment import ENVIRONMENT, nixl_program
 from pdlab.transfer.run import run_steps
 from pdlab.transfer.trial import Trial
 
@@ -23,20 +24,19 @@ def test_an_environment_that_cannot_be_made_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PDSPAN_CACHE", str(tmp_path))
-    monkeypatch.setattr(nixl_environment, "PACKAGES", ("./no-such-package",))
     with pytest.raises(ConfigError, match=r"cannot install NIXL: .*no-such-package") as caught:
-        nixl_environment.nixl_program()
+        nixl_program(OwnEnvironment("NIXL", ("./no-such-package",)))
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.rglob("complete")), "the next try must start anew"
 
 
 async def test_nixl_moves_the_same_pages_as_auto() -> None:
-    if not nixl_environment.is_installed():
+    if not ENVIRONMENT.is_installed:
         pytest.skip("NIXL's environment is made by 'pdspan lab transfer --arms nixl'")
     trial = Trial(
         LinkProfile(), 64 * 2**10, 4 * 2**20, ("auto", "nixl"), kind="loopback", repetitions=2
     )
-    program = nixl_environment.nixl_program()
+    program = nixl_program()
     record = await run_steps("test", [Blocks(trial)], lambda *_: None, nixl=program)
     auto, nixl = record.cells
     assert (auto.notes, nixl.notes) == ((), ())

@@ -1,0 +1,1 @@
+"""Benchmarks of the engine alone, as commands that the laboratory runs as subprocesses."""
