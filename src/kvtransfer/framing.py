@@ -22,6 +22,9 @@ M = TypeVar("M", bound=Message)
 _HEADER_TAG = 0x0A  # field 1, length-delimited
 _PAYLOAD_TAG = 0x12  # field 2, length-delimited
 _MAX_VARINT_BYTES = 10
+# Names are short, a frame has few runs, a request few choices: what is larger would only hold up
+# whoever reads it.
+MAX_HEADER_BYTES = 64 * 2**10
 
 
 def checksum(parts: Iterable[bytes | memoryview]) -> int:
@@ -46,12 +49,17 @@ def encode_push(
 
 def decode_push(data: bytes) -> Push:
     """The inverse; ``payload`` is a view into ``data``."""
-    header, rest = _field(memoryview(data), _HEADER_TAG, "header")
+    header, rest = _field(memoryview(data), _HEADER_TAG, "header of a PushMessage")
     payload = NO_PAYLOAD
     if rest:
-        payload, rest = _field(rest, _PAYLOAD_TAG, "payload")
+        payload, rest = _field(rest, _PAYLOAD_TAG, "payload of a PushMessage")
     if rest:
         raise ProtocolViolation(f"{len(rest)} bytes follow the payload of a PushMessage")
+    if len(header) > MAX_HEADER_BYTES:
+        raise ProtocolViolation(
+            f"the header of a PushMessage is {len(header)} bytes long, at most {MAX_HEADER_BYTES}"
+            " are allowed"
+        )
     return wire.push_from_proto(_parse(pb.PushHeader(), header), payload)
 
 
@@ -94,7 +102,7 @@ def encode_warm(filler: bytes) -> bytes:
 
 def decode_warm(data: bytes) -> int:
     """How many bytes of filler there are; they are not looked at."""
-    filler, rest = _field(memoryview(data), _HEADER_TAG, "filler")
+    filler, rest = _field(memoryview(data), _HEADER_TAG, "filler of a WarmMessage")
     if rest:
         raise ProtocolViolation(f"{len(rest)} bytes follow the filler of a WarmMessage")
     return len(filler)
@@ -121,13 +129,11 @@ def _field(data: memoryview, tag: int, name: str) -> tuple[memoryview, memoryvie
     """(the field's content, what follows it)."""
     if not data or data[0] != tag:
         found = f"byte 0x{data[0]:02x}" if data else "nothing"
-        raise ProtocolViolation(f"expected the {name} of a PushMessage, found {found}")
+        raise ProtocolViolation(f"expected the {name}, found {found}")
     length, start = _read_varint(data, 1, name)
     end = start + length
     if end > len(data):
-        raise ProtocolViolation(
-            f"the {name} of a PushMessage says {length} bytes, {len(data) - start} follow"
-        )
+        raise ProtocolViolation(f"the {name} says {length} bytes, {len(data) - start} follow")
     return data[start:end], data[end:]
 
 
@@ -148,4 +154,4 @@ def _read_varint(data: memoryview, start: int, name: str) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value, start + index + 1
-    raise ProtocolViolation(f"the length of a PushMessage's {name} is cut off")
+    raise ProtocolViolation(f"the length of the {name} is cut off")

@@ -17,18 +17,21 @@ MAX_NAME_CHARS = 256  # names and ids are kept, so none may be as large as a mes
 
 
 def check_attach(request: AttachRequest, layout: KvLayout) -> None:
-    """Raises LayoutMismatch."""
+    """Raises LayoutMismatch or ProtocolViolation."""
+    _check_names(request.sender, request.layout)
     _check_version(request.protocol, request.layout, layout, request.sender.node)
 
 
 def check_standing(standing: Standing, layout: KvLayout) -> None:
-    """Raises LayoutMismatch."""
+    """Raises LayoutMismatch or ProtocolViolation."""
+    _check_names(standing.receiver, standing.layout)
     _check_version(standing.protocol, standing.layout, layout, standing.receiver.node)
 
 
 def check_opening(opening: Opening, receiver: Identity, layout: KvLayout) -> None:
     """Raises LayoutMismatch, EpochMismatch or ProtocolViolation."""
-    check_name("the sender's name", opening.sender.node)
+    _check_names(opening.sender, opening.layout)
+    check_name("the codec", opening.codec)
     _check_version(opening.protocol, opening.layout, layout, opening.sender.node)
     check_epoch(meant=opening.receiver_epoch, actual=receiver)
     if opening.codec not in CODECS:
@@ -53,6 +56,13 @@ def check_epoch(*, meant: Epoch, actual: Identity) -> None:
         raise EpochMismatch(
             f"{actual.node} has epoch {actual.epoch:x}, {meant:x} was meant: it restarted"
         )
+
+
+def _check_names(node: Identity, layout: KvLayout) -> None:
+    """Errors and logs repeat them."""
+    check_name("the sender's name", node.node)
+    check_name("the layout's model", layout.model)
+    check_name("the layout's dtype", layout.dtype)
 
 
 def _check_version(protocol: int, theirs: KvLayout, ours: KvLayout, peer: str) -> None:

@@ -229,6 +229,11 @@ class IncomingTransfer:
                 f"the handoff has {len(handoff.first_token_ids)} first tokens and counts"
                 f" {handoff.page_bytes} bytes of pages; the transfer has {page_bytes}"
             )
+        if handoff.cached_tokens > self._target.num_tokens:
+            raise ProtocolViolation(
+                f"the handoff counts {handoff.cached_tokens} cached tokens of a prompt of"
+                f" {self._target.num_tokens}"
+            )
         if self.handoff not in (None, handoff):
             raise ProtocolViolation("two handoffs that differ")
         self.handoff = handoff

@@ -9,6 +9,7 @@ costs the exposed time, and leaves the decode node free to generate.
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kvtransfer.frame_size import served_bytes
 from kvtransfer.limits import SendLimits, Starts, limits_for
@@ -74,18 +75,31 @@ class Prediction:
     bound: Verdict
 
 
+class NoGain(StrEnum):
+    """Why shipping gives no prompt its first token earlier."""
+
+    DECODE = "decode_prefills_as_fast"
+    PATH = "path_carries_less"  # than the decode node would compute
+    EXPOSED = "exposed_outweighs"  # what the faster prefill gains, of the longest prompt too
+
+
 @dataclass(frozen=True, slots=True)
 class Shipping:
     """``path_tokens_per_s``: prompt tokens whose KV the path carries in a second.
 
     ``from_tokens``: the shortest prompt from which on shipping gives the first token earlier; None
-    where it does at no length. ``shipped_s`` and ``local_s`` are those of the prompt asked for.
+    where it does at no length, for the reason ``no_gain``. ``shipped_s`` and ``local_s`` are those
+    of the prompt asked for, ``longest_...`` of the longest that the node holds: what it waits for
+    after prefill, and what the faster prefill gains.
     """
 
     path_tokens_per_s: float
     shipped_s: float
     local_s: float
     from_tokens: int | None
+    no_gain: NoGain | None
+    longest_exposed_s: float
+    longest_gain_s: float
 
 
 def predict(
@@ -121,20 +135,34 @@ def shipping(
     assert model.prefill_tokens_per_s, "the prefill rate is known"
     prefill_tokens_per_s = model.prefill_tokens_per_s
 
-    def shipped_s(length: int) -> float:
-        exposed_s = predict(mode, length, model, probed, settings).exposed_s
-        assert exposed_s is not None, "the prefill rate is known"
-        return length / prefill_tokens_per_s + exposed_s
+    def exposed_s(length: int) -> float:
+        seconds = predict(mode, length, model, probed, settings).exposed_s
+        assert seconds is not None, "the prefill rate is known"
+        return seconds
 
-    def wins(length: int) -> bool:
-        return shipped_s(length) < length / decode_tokens_per_s
+    def gain_s(length: int) -> float:
+        return length / decode_tokens_per_s - length / prefill_tokens_per_s
 
+    from_tokens = _shortest(lambda length: exposed_s(length) < gain_s(length), model)
+    path_tokens_per_s = probed.all_bytes_per_s / model.token_bytes
     return Shipping(
-        path_tokens_per_s=probed.all_bytes_per_s / model.token_bytes,
-        shipped_s=shipped_s(num_tokens),
+        path_tokens_per_s=path_tokens_per_s,
+        shipped_s=num_tokens / prefill_tokens_per_s + exposed_s(num_tokens),
         local_s=num_tokens / decode_tokens_per_s,
-        from_tokens=_shortest(wins, model),
+        from_tokens=from_tokens,
+        no_gain=None
+        if from_tokens is not None
+        else _no_gain(prefill_tokens_per_s, decode_tokens_per_s, path_tokens_per_s),
+        longest_exposed_s=exposed_s(model.max_tokens),
+        longest_gain_s=gain_s(model.max_tokens),
     )
+
+
+def _no_gain(prefill: float, decode: float, path: float) -> NoGain:
+    """All in tokens/s."""
+    if decode >= prefill:
+        return NoGain.DECODE
+    return NoGain.PATH if path <= decode else NoGain.EXPOSED
 
 
 def _shortest(wins: Callable[[int], bool], model: Model) -> int | None:

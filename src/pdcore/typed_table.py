@@ -2,20 +2,24 @@
 
 Only what our settings and records use is understood: str, int, float, bool, ``X | None``, an enum
 of strings, a nested dataclass, ``tuple[X, ...]``, ``Mapping`` (a table taken as it is), and
-``Annotated`` with ``Within`` or ``OneOf``. Everything else in a field's type is our own defect.
+``Annotated`` with ``Within``, ``OneOf`` or ``Matching``. Everything else in a field's type is our
+own defect.
 """
 
 import difflib
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
-from math import inf
+from math import inf, isfinite
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pdcore.errors import ConfigError
 
 T = TypeVar("T")
+
+LARGEST = 2.0**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,17 @@ class OneOf:
 
     def problem(self, value: str) -> str | None:
         return None if value in self.choices else f"one of {', '.join(self.choices)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """A whole text of the form ``pattern``, which ``what`` says in words."""
+
+    pattern: str
+    what: str
+
+    def problem(self, value: str) -> str | None:
+        return None if re.fullmatch(self.pattern, value) else f"it must be {self.what}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # hashed by identity: a type's annotation must be
@@ -116,14 +131,33 @@ def _read_annotated(inner: Any, rule: Any, value: Any, where: str) -> Any:
 
 
 def _read_scalar(hint: type, value: Any, where: str) -> Any:
+    if isinstance(value, int | float):
+        _check_number(value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if isinstance(value, str):
+        _check_text(value, where)
     if get_origin(hint) is Mapping and isinstance(value, Mapping):
         return value
     if type(value) is not hint:
         wanted = _NAMES.get(hint, "a table")
         raise ConfigError(f"{where}: expected {wanted}, found {_kind(value)} ({value!r})")
     return value
+
+
+def _check_number(value: float, where: str) -> None:
+    """No number of ours is so large; further on it would be an overflow, or no number at all."""
+    if isinstance(value, float) and not isfinite(value):
+        raise ConfigError(f"{where}: {value} is not a number that can be used")
+    if abs(value) >= LARGEST:
+        raise ConfigError(f"{where}: the number is too large: less than {LARGEST:g} is expected")
+
+
+def _check_text(value: str, where: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{where}: {value!r} holds half a character") from None
 
 
 _NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}

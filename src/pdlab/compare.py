@@ -122,10 +122,19 @@ def _comparison(metric: Metric, pairs: Pairs, doubts: Iterable[str], *, paired: 
     rows, overall = _effects([(a, b) for a, b in pairs if not a.void and not b.void], paired)
     doubts = [*doubts, *pair_doubts(pairs)]
     if paired and any(row.effect.num_a < MIN_PAIRS for row in rows):
-        doubts.append(f"fewer than {MIN_PAIRS} blocks: no row of so few can be found different")
+        doubts.append(_few_blocks(rows, overall))
     if not rows:
         doubts.append(f"no block has a value of {metric.name} in both arms")
     return Comparison(metric, rows, overall, tuple(mismatches(pairs)), tuple(doubts))
+
+
+def _few_blocks(rows: Sequence[Row], overall: PooledEffect | None) -> str:
+    """A test of n pairs finds no p below 2 / 2**n, before it is adjusted."""
+    said = f"fewer than {MIN_PAIRS} blocks: no single row of so few can be found different"
+    num_pairs = sum(row.effect.num_a for row in rows)
+    if overall is None or 2 / 2**num_pairs * (len(rows) + 1) > ALPHA:
+        return said
+    return f"{said}, only all rows together ({num_pairs} pairs)"
 
 
 def _effects(pairs: Pairs, paired: bool) -> tuple[tuple[Row, ...], PooledEffect | None]:

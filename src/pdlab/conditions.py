@@ -25,7 +25,7 @@ class Condition:
     concurrency: int
 
     def __str__(self) -> str:
-        return f"{rtt_words(self.rtt_s)} RTT, {self.without_rtt}"
+        return f"{format_seconds(self.rtt_s)} RTT, {self.without_rtt}"
 
     @property
     def at_any_distance(self) -> "Condition":
@@ -52,10 +52,6 @@ class Condition:
             f"{self.concurrency} at once" if self.concurrency > 1 else "",
         ]
         return ", ".join(word for word in words if word)
-
-
-def rtt_words(rtt_s: float) -> str:
-    return format_seconds(rtt_s) if rtt_s else "0 ms"
 
 
 def rate_words(rate_bps: float | None) -> str:

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from pdcore.errors import ConfigError
 from pdlab.bench import Model
 from pdlab.host import HostRecord, describe_commit, describe_host
-from pdlab.record_files import read_serving, write_whole
+from pdlab.record_files import check_writable, disk_errors, read_serving, write_whole
 from pdlab.runner import Report, run_serving
 from pdlab.scenario import ServingScenario, load_scenario
 from pdlab.serving_bars import BARS, BarResult
@@ -39,19 +39,26 @@ def measure_bars(
     repetitions: int | None = None,
 ) -> tuple[BarResult, ...]:
     """Run every scenario of ``BARS`` from the directory ``scenarios``, and write into ``out``, over
-    what an earlier measurement left there. ``repetitions``: instead of the scenarios' own."""
+    what an earlier measurement left there: a record at a time, each when it is complete.
+    ``repetitions``: instead of the scenarios' own. Raises PdspanError."""
     host, commit = describe_host(), describe_commit()
-    (out / FILE_NAME).unlink(missing_ok=True)  # it judges the records that are now replaced
+    plans = {name: _serving(scenarios / f"{name}.toml") for name in BARS}
+    models = {name: model_of(scenario) for name, scenario in plans.items()}
+    check_writable(out / FILE_NAME)
     results: list[BarResult] = []
     for name, judge in BARS.items():
-        scenario = _serving(scenarios / f"{name}.toml")
+        scenario = plans[name]
         if repetitions is not None:
             scenario = replace(scenario, repetitions=repetitions)
-        path = out / f"{name}.jsonl"
-        path.unlink(missing_ok=True)
+        path, draft = out / f"{name}.jsonl", out / f"{name}.running.jsonl"
+        with disk_errors(draft):
+            draft.unlink(missing_ok=True)  # of a run that was killed
         logs = Path(mkdtemp(prefix="pdspan-lab-"))
-        run_serving(scenario, model_of(scenario), path, report, logs=logs)
+        run_serving(scenario, models[name], draft, report, logs=logs)
         rmtree(logs)  # of a run that fails they stay, since its error names them
+        with disk_errors(path):
+            (out / FILE_NAME).unlink(missing_ok=True)  # it judges what is now replaced
+            draft.replace(path)
         results += judge(read_serving(path))
     bars = MeasuredBars(host, commit, tuple(results))
     write_whole(out / FILE_NAME, json.dumps(asdict(bars), indent=1).encode() + b"\n")

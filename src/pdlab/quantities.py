@@ -74,6 +74,9 @@ def parse_list(text: str, parse: Callable[[str], T]) -> list[T]:
 
 
 def format_seconds(seconds: float) -> str:
+    """0 is "0 ms": as people write a round trip of 0."""
+    if seconds == 0:
+        return "0 ms"
     return _format(seconds, SECONDS, {"s": "s", "ms": "ms", "us": "us", "ns": "ns"})
 
 

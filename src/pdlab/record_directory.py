@@ -25,7 +25,11 @@ def read_directory(directory: Path) -> Directory:
     """Every record right in ``directory``. Raises ConfigError, also when there is none."""
     if not directory.is_dir():
         raise ConfigError(f"{directory}: is not a directory")
-    paths = sorted(path for path in directory.iterdir() if path.suffix in RECORD_SUFFIXES)
+    paths = sorted(
+        path
+        for path in directory.iterdir()
+        if path.suffix in RECORD_SUFFIXES and path.is_file()  # reading a pipe would wait
+    )
     ours = [path for path in paths if _claims_to_be_record(path)]
     if not ours:
         raise ConfigError(f"{directory}: no record in it; pdspan lab run writes them")

@@ -187,6 +187,8 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
         ended = error.pos >= len(text.rstrip())
         problem = "ends in the middle" if ended else f"is not JSON ({error})"
         raise ConfigError(f"{where} {problem}") from None
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, deep nesting
+        raise ConfigError(f"{where} is no record: {error}") from None
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: expected an object")
     return table
@@ -199,6 +201,17 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise PdspanError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def check_writable(path: Path) -> None:
+    """Raises PdspanError when nothing could be written there, before anything long is begun."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            path.open("r+b").close()
+        else:
+            path.open("xb").close()
+            path.unlink()
 
 
 def text_of(path: Path) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from kvtransfer.limits import MODES
 from pdcore.errors import ConfigError
 from pdcore.settings import cluster_from_table
-from pdcore.typed_table import OneKindOf, OneOf, Within, read_table
+from pdcore.typed_table import Matching, OneKindOf, OneOf, Within, read_table
 from pdlab.link import BUFFERS, LINKS, LinkProfile, TcpSettings
 from pdlab.quantities import parse_bits_per_s, parse_bytes, parse_seconds, parse_share
 from pdlab.workloads import ARRIVALS, WORKLOADS, Arrivals, Workload
@@ -98,6 +98,16 @@ class Arm:
     every: Count = 1
 
 
+# It becomes the name of record files.
+FileName = Annotated[
+    str,
+    Matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
+        "at most 100 letters, digits, dots, dashes and underscores, a letter or digit first",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class ServingScenario:
     """``run_serving`` runs it. One repetition is a block: every arm once, in random order.
@@ -110,7 +120,7 @@ class ServingScenario:
     link after the other. ``runs`` repeats the whole, a record each.
     """
 
-    name: str
+    name: FileName
     about: str
     workload: Annotated[Workload, OneKindOf(WORKLOADS)]
     arms: tuple[Arm, ...]
@@ -133,7 +143,7 @@ class ServingScenario:
 class TransferScenario:
     """``options`` are those of ``pdspan lab transfer``, without dashes, as text."""
 
-    name: str
+    name: FileName
     about: str
     options: Mapping[str, str]
 
@@ -147,7 +157,7 @@ def load_scenario(path: Path) -> Scenario:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the scenario {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     level = table.pop("level", "serving")
     if level == "transfer":
@@ -180,7 +190,16 @@ def serving_scenario(
 
 def overrides(settings: Mapping[str, Any]) -> list[str]:
     """``--set`` arguments for settings by dotted key. JSON's spelling of a value is TOML's."""
-    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
+    return [f"{key}={_spelled(key, value)}" for key, value in settings.items()]
+
+
+def _spelled(key: str, value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        raise ConfigError(
+            f"{key}: no setting is of this kind: {type(value).__name__} ({value})"
+        ) from None
 
 
 def _check(scenario: ServingScenario, where: str) -> None:
@@ -197,8 +216,15 @@ def _check(scenario: ServingScenario, where: str) -> None:
         raise ConfigError(f"{where}: at_once needs arrivals of kind 'burst', to come at once")
     for i, arm in enumerate(scenario.arms):
         cluster_from_table(
-            scenario.cluster, overrides(arm.settings), origin=f"{where}: cluster of arms[{i}]"
+            scenario.cluster, _settings(arm, where, i), origin=f"{where}: cluster of arms[{i}]"
         )
+
+
+def _settings(arm: Arm, where: str, place: int) -> list[str]:
+    try:
+        return overrides(arm.settings)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: arms[{place}]: settings: {error}") from None
 
 
 def _check_names(names: Sequence[str], where: str) -> None:

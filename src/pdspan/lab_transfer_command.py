@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdcore.errors import ConfigError
+from pdspan.cluster_checks import check_mode
 from pdspan.subcommand import Commands, add_command, whole
 
 if TYPE_CHECKING:
@@ -133,9 +134,12 @@ def run(arguments: Namespace) -> int:
 
 
 def _run_grid(scenario: str, arguments: Namespace) -> int:
-    from pdlab.record_files import write_transfer
+    from pdlab.record_files import check_writable, write_transfer
 
-    record = _measured(scenario, _steps(arguments))
+    steps = _steps(arguments)
+    if arguments.json is not None:
+        check_writable(arguments.json)
+    record = _measured(scenario, steps)
     status = _shown(record)  # before the disk can be full
     if arguments.json is not None:
         write_transfer(arguments.json, record)
@@ -143,14 +147,15 @@ def _run_grid(scenario: str, arguments: Namespace) -> int:
 
 
 def _run_suite(name: str, directory: Path, repetitions: int | None) -> int:
-    from pdlab.record_files import write_transfer
+    from pdlab.record_files import check_writable, write_transfer
     from pdlab.transfer import results_page
     from pdlab.transfer.suites import SUITES as STEPS
     from pdlab.transfer.suites import repeated
 
     steps = [step if repetitions is None else repeated(step, repetitions) for step in STEPS[name]()]
-    record = _measured(f"pdspan lab transfer --suite {name}", steps)
     files = {"bars": results_page.BARS_RECORD, "grid": results_page.GRID_RECORD}
+    check_writable(directory / files[name])
+    record = _measured(f"pdspan lab transfer --suite {name}", steps)
     write_transfer(directory / files[name], record)
     status = _shown(record)
     if not (directory / results_page.BARS_RECORD).exists():
@@ -199,7 +204,7 @@ def _steps(arguments: Namespace) -> "list[Step]":
     for kind in kinds:
         if kind not in LINKS:
             raise ConfigError(f"--link is {kind!r}; one of {', '.join(LINKS)}")
-    cluster_from_table({}, arguments.overrides, origin="--set")
+    check_mode(cluster_from_table({}, arguments.overrides, origin="--set"))
     pages = parse_list(arguments.page, parse_bytes)
     payloads = parse_list(arguments.bytes, parse_bytes)
     template = _template(arguments, pages[0], payloads[0])

@@ -12,11 +12,12 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from pdcore.errors import ConfigError
+from pdcore.errors import ConfigError, LinkFailed, MeasurementFailed
 from pdspan.subcommand import Commands, add_command
 
 if TYPE_CHECKING:
     from pdlab.link import LinkProfile
+    from pdlab.link.state import LinkState
 
 DEFAULT_NAME = "link"
 
@@ -26,7 +27,7 @@ def add_to(commands: Commands) -> None:
         commands,
         "link",
         "An emulated link between two hosts on this machine, for experiments.",
-        "sudo pdspan link up --rtt 50ms --rate 1gbit",
+        "pdspan link up --rtt 50ms --rate 1gbit",
     )
     parser.set_defaults(command="link")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -35,6 +36,7 @@ def add_to(commands: Commands) -> None:
         actions, "status", "Which links are up, and how they are.", "pdspan link status"
     )
     status.add_argument("--json", action="store_true", help="print JSON, one object per link")
+    status.add_argument("--name", help="of this link alone (default: of all)")
     status.set_defaults(run=_status)
     down = add_command(
         actions, "down", "Take the link down, and what runs on it.", "pdspan link down"
@@ -107,7 +109,7 @@ def _up(arguments: Namespace) -> int:
     ports = [_port(text) for text in arguments.relay.split(",")] if arguments.relay else []
     tcp = TcpSettings(buffers=arguments.buffers, congestion=arguments.congestion)
     link = keep_link(arguments.name, kind, _profile(arguments), tcp)
-    print(f"{arguments.name} is up: {kind}, {link.profile}")
+    print(f"{arguments.name} is up: {_in_words(kind, link.profile)}")
     for host in (link.a, link.b):
         print(f"  {host.name}  {host.address}")
     for port in ports:
@@ -116,21 +118,38 @@ def _up(arguments: Namespace) -> int:
 
 
 def _status(arguments: Namespace) -> int:
-    from pdlab.link import attach, known_links
+    """1 when a link does not answer; the others are told all the same."""
+    from pdlab.link import known_links
 
-    links = [(state, attach(state)) for state in known_links() if state.alive]
-    for state, link in links:
-        counters = link.counters()
+    name = arguments.name
+    states = [state for state in known_links() if state.alive and name in (None, state.name)]
+    if name is not None and not states:
+        raise ConfigError(f"no link {name!r} is up; 'pdspan link up' brings it up")
+    found = [(state, *_counted(state)) for state in states]
+    for state, ways, problem in found:
         if arguments.json:
-            ways = None if counters is None else asdict(counters)
-            print(json.dumps({**asdict(state), "counters": ways}))
+            print(json.dumps({**asdict(state), "counters": ways, "problem": problem}))
             continue
-        print(f"{state.name} is up: {state.kind}, {state.profile}")
-        for name, way in {} if counters is None else asdict(counters).items():
-            print(f"  {name:8}", ", ".join(f"{value} {key}" for key, value in way.items()))
-    if not links and not arguments.json:
+        is_up = "is up" if problem is None else "does not answer"
+        print(f"{state.name} {is_up}: {_in_words(state.kind, state.profile)}")
+        for way, counters in (ways or {}).items():
+            print(f"  {way:8}", ", ".join(f"{value} {key}" for key, value in counters.items()))
+        if problem is not None:
+            print(f"  {problem}")
+    if not states and not arguments.json:
         print("no link is up")
-    return 0
+    return 1 if any(problem is not None for _, _, problem in found) else 0
+
+
+def _counted(state: "LinkState") -> tuple[dict[str, dict[str, int]] | None, str | None]:
+    """What the link has counted, where its kind counts; and why it does not answer, if so."""
+    from pdlab.link import attach
+
+    try:
+        counters = attach(state).counters()
+    except LinkFailed as error:
+        return None, str(error)
+    return None if counters is None else asdict(counters), None
 
 
 def _down(arguments: Namespace) -> int:
@@ -167,12 +186,15 @@ def _measure(arguments: Namespace) -> int:
     from pdlab.link import attach, find_link
     from pdlab.quantities import format_bits_per_s, format_seconds
 
-    found = attach(find_link(arguments.name)).measure()
+    try:
+        found = attach(find_link(arguments.name)).measure()
+    except MeasurementFailed as error:
+        raise MeasurementFailed(f"link {arguments.name!r}: {error}") from None
     if arguments.json:
         print(json.dumps(asdict(found)))
         return 0
     rtt_min, rtt_median = format_seconds(found.rtt_min_s), format_seconds(found.rtt_median_s)
-    print(f"asked for: {found.kind}, {found.profile}")
+    print(f"asked for: {_in_words(found.kind, found.profile)}")
     print(f"rtt        {rtt_min} min, {rtt_median} median")
     print(f"rate       {format_bits_per_s(found.rate_bps)} of payload, {found.num_flows} TCP flows")
     for limit in found.limits:
@@ -191,6 +213,11 @@ def _profile(arguments: Namespace) -> "LinkProfile":
         jitter_s=parse_seconds(arguments.jitter),
         queue_bytes=None if arguments.queue == "auto" else parse_bytes(arguments.queue),
     )
+
+
+def _in_words(kind: str, profile: "LinkProfile") -> str:
+    """Loopback is as it is: it has no queue."""
+    return kind if kind == "loopback" else f"{kind}, {profile}"
 
 
 def _port(text: str) -> int:

@@ -75,9 +75,12 @@ def _models_fetch(arguments: Namespace) -> int:
 
 def _config(arguments: Namespace) -> int:
     from pdcore.settings import load_cluster
+    from pdspan.cluster_checks import check_mode
     from pdspan.toml_text import settings_to_toml
 
-    print(settings_to_toml(load_cluster(arguments.cluster, arguments.overrides)), end="")
+    settings = load_cluster(arguments.cluster, arguments.overrides)
+    check_mode(settings)
+    print(settings_to_toml(settings), end="")
     return 0
 
 

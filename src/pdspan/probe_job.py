@@ -27,6 +27,7 @@ from pdspan.probe_report import ProbeReport, Question, report_on
 
 SCRAPE_S = 5.0
 MIN_BYTES = 2**20
+MIN_COUNTED_TOKENS = 1024  # of fewer, the rate is that of starting up and of short prompts
 GIVEN_DTYPE = "float16"  # of pages of which only the size is given
 
 
@@ -67,12 +68,13 @@ class ProbeJob:
         """As given, or as the cluster's prefill nodes have counted: tokens over time in steps."""
         if self.prefill_tokens_per_s is not None:
             return PrefillRate(self.prefill_tokens_per_s, "given")
+        if self.target is not None:
+            return PrefillRate(None, "unknown: not given")
         num_tokens = seconds = 0.0
         for node in self.settings.nodes_of(NodeRole.PREFILL):
             counted = await _prefilled(node, self.settings.tls)
             num_tokens, seconds = num_tokens + counted[0], seconds + counted[1]
-        rate = num_tokens / seconds if seconds else None
-        return PrefillRate(rate, "counted by the cluster's prefill nodes so far")
+        return counted_rate(num_tokens, seconds)
 
     async def probe(self, address: str, prefill: PrefillRate, report: Report) -> ProbeReport:
         """Raises what keeps the target from being measured."""
@@ -102,6 +104,15 @@ class ProbeJob:
     def _step_tokens(self) -> int:
         nodes = self.settings.nodes_of(NodeRole.PREFILL)
         return nodes[0].engine.step_tokens if nodes else self.settings.engine.step_tokens
+
+
+def counted_rate(num_tokens: float, seconds: float) -> PrefillRate:
+    """Of prompt tokens that prefill nodes have computed, over the seconds of their steps."""
+    if not num_tokens:
+        return PrefillRate(None, "unknown: no prefill node has counted a prompt, or none answers")
+    if num_tokens < MIN_COUNTED_TOKENS or not seconds:
+        return PrefillRate(None, f"unknown: only {num_tokens:.0f} prompt tokens computed so far")
+    return PrefillRate(num_tokens / seconds, "counted by the cluster's prefill nodes so far")
 
 
 def read_job(arguments: Namespace) -> ProbeJob:

@@ -25,7 +25,7 @@ from pdspan.probe import Measured
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is to be predicted. ``decode_tokens_per_s``: None where it is taken for the prefill
-    node's. ``rate_source``: where the prefill rate comes from."""
+    node's. ``rate_source``: where the prefill rate comes from, or why it is not known."""
 
     num_tokens: int
     mode: str
@@ -95,17 +95,24 @@ def as_json(report: ProbeReport) -> dict[str, Any]:
 def assumptions(report: ProbeReport) -> Iterator[str]:
     """What the predictions take for granted, in words."""
     question = report.question
+    prefill = question.model.prefill_tokens_per_s
     yield (
         f"{in_words.time(ASSUMED_FRAME_COST_S)} of software for each frame and 2.4 s for each GB;"
         " no loss, no slow start, no other transfer on the path"
     )
-    if question.model.prefill_tokens_per_s is None:
-        yield "pages that leave during prefill: all ready at once, the rate of prefill is not known"
+    if prefill is None:
+        yield f"rate of prefill {question.rate_source}"
+        yield "pages that leave during prefill: all ready at once"
         return
     yield (
-        f"prefill at {question.model.prefill_tokens_per_s:.0f} tokens/s ({question.rate_source}),"
+        f"prefill at {tokens_in_words(prefill)} tokens/s ({question.rate_source}),"
         f" in chunks of {question.model.step_tokens} tokens"
     )
     if question.decode_tokens_per_s is None:
         yield "the decode node prefills as fast as the prefill node: --decode-tokens-per-s"
     yield "both nodes idle, and the router as near to one as to the other"
+
+
+def tokens_in_words(per_s: float) -> str:
+    """With three figures at least: 5004, 84.3."""
+    return f"{per_s:.0f}" if per_s >= 100 else f"{per_s:.3g}"

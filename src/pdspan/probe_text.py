@@ -6,10 +6,10 @@ docs/probe.md explains each line.
 from collections.abc import Iterator, Sequence
 
 from kvtransfer import in_words
-from kvtransfer.path_advice import Advice
-from kvtransfer.path_prediction import Prediction, Shipping
+from kvtransfer.path_advice import Advice, rate_in_words, time_in_words
+from kvtransfer.path_prediction import NoGain, Prediction, Shipping
 from pdspan.probe import Measured, Rate
-from pdspan.probe_report import ProbeReport, Question, assumptions
+from pdspan.probe_report import ProbeReport, Question, assumptions, tokens_in_words
 
 HEADINGS = ("mode", "frame", "in flight", "connections", "transfer", "after prefill", "bound")
 
@@ -37,8 +37,8 @@ def _heading(report: ProbeReport) -> str:
 def _path_lines(measured: Measured) -> Iterator[str]:
     limits = measured.limits
     yield (
-        f"round trip  {in_words.time(measured.rtt_min_s)} at least,"
-        f" {in_words.time(measured.rtt_median_s)} in the median ({measured.num_pings} pings)"
+        f"round trip  {time_in_words(measured.rtt_min_s)} at least,"
+        f" {time_in_words(measured.rtt_median_s)} in the median ({measured.num_pings} pings)"
     )
     yield f"rate        {_rate(measured.one)}"
     if measured.several.num_connections > 1:
@@ -60,16 +60,16 @@ def _path_lines(measured: Measured) -> Iterator[str]:
 
 
 def _share(share: float | None) -> str:
-    return "an unknown share" if share is None else f"{100 * share:.2g} %"
+    return "an unknown share" if share is None else f"{100 * share:.3g} %"
 
 
 def _rate(rate: Rate) -> str:
     count = f"{rate.num_connections} connection{'s' if rate.num_connections > 1 else ''}"
     if not rate.sent_bytes:
-        return f"{in_words.rate(rate.bytes_per_s)} by {count}: given, not measured"
+        return f"{rate_in_words(rate.bytes_per_s)} by {count}: given, not measured"
     growing = "" if rate.is_full else "; not steady yet, so the path may carry more"
     return (
-        f"{in_words.rate(rate.bytes_per_s)} by {count}"
+        f"{rate_in_words(rate.bytes_per_s)} by {count}"
         f" ({in_words.size(rate.sent_bytes)} sent{growing})"
     )
 
@@ -107,8 +107,8 @@ def _mode_row(prediction: Prediction) -> tuple[str, ...]:
         in_words.size(prediction.frame_bytes),
         in_words.size(window) if window else "1 frame",
         str(prediction.num_connections),
-        in_words.time(prediction.transfer_s),
-        "unknown" if exposed is None else in_words.time(exposed),
+        time_in_words(prediction.transfer_s),
+        "unknown" if exposed is None else time_in_words(exposed),
         prediction.bound,
     )
 
@@ -117,15 +117,17 @@ def _shipping_lines(report: ProbeReport) -> Iterator[str]:
     question, path = report.question, report.measured.path
     carries = path.all_bytes_per_s / question.model.token_bytes
     yield "shipping KV, or prefilling at the decode node"
-    yield f"  the path carries the KV of {carries:.0f} tokens/s"
+    yield f"  the path carries the KV of {tokens_in_words(carries)} tokens/s"
     prefill = question.model.prefill_tokens_per_s
     if report.shipping is None or prefill is None:
         least_s = next(one.transfer_s for one in report.modes if one.mode == question.mode)
+        outpaces = tokens_in_words(question.num_tokens / least_s)
         yield (
-            f"  a decode node that prefills more than {question.num_tokens / least_s:.0f} tokens/s"
+            f"  a decode node that prefills more than {outpaces} tokens/s"
             " gives the first token earlier by itself,"
         )
-        yield "  however fast the prefill node is; --prefill-tokens-per-s tells more"
+        yield "  however fast the prefill node is"
+        yield f"  rate of prefill {question.rate_source}; --prefill-tokens-per-s tells it"
         return
     decode = question.decode_tokens_per_s or prefill
     yield from _verdict_lines(report.shipping, question, prefill, decode)
@@ -135,26 +137,32 @@ def _verdict_lines(
     result: Shipping, question: Question, prefill: float, decode: float
 ) -> Iterator[str]:
     yield (
-        f"  {question.num_tokens} tokens: {in_words.time(result.shipped_s)} when shipped"
-        f" ({question.num_tokens} / {prefill:.0f} + what `{question.mode}` leaves exposed),"
+        f"  {question.num_tokens} tokens: {time_in_words(result.shipped_s)} when shipped"
+        f" ({question.num_tokens} / {tokens_in_words(prefill)} + what `{question.mode}` leaves"
+        " exposed),"
     )
     yield (
-        f"  {in_words.time(result.local_s)} at the decode node"
-        f" ({question.num_tokens} / {decode:.0f})"
+        f"  {time_in_words(result.local_s)} at the decode node"
+        f" ({question.num_tokens} / {tokens_in_words(decode)})"
     )
     if result.from_tokens is not None:
         yield f"  shipping gives the first token earlier from about {result.from_tokens} tokens on"
-    elif decode >= prefill:
-        yield (
-            "  shipping gives no prompt its first token earlier: the decode node prefills as fast"
-            " as the prefill node"
-        )
     else:
-        yield (
-            "  shipping gives no prompt its first token earlier: the path carries less than the"
-            f" decode node's {decode:.0f} tokens/s, or the round trip outweighs what is gained"
-        )
+        yield "  shipping gives no prompt its first token earlier:"
+        yield f"  {_why_not(result, question, decode)}"
     yield (
-        f"  either way it takes {in_words.time(result.local_s)} of prefill per prompt off the"
+        f"  either way it takes {time_in_words(result.local_s)} of prefill per prompt off the"
         " decode node, which generates meanwhile"
+    )
+
+
+def _why_not(result: Shipping, question: Question, decode: float) -> str:
+    if result.no_gain is NoGain.DECODE:
+        return "the decode node prefills as fast as the prefill node"
+    if result.no_gain is NoGain.PATH:
+        return f"the path carries less than the decode node's {tokens_in_words(decode)} tokens/s"
+    return (
+        f"even of {question.model.max_tokens} tokens `{question.mode}` leaves"
+        f" {time_in_words(result.longest_exposed_s)} exposed, and prefill gains"
+        f" {time_in_words(result.longest_gain_s)}"
     )

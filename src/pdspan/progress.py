@@ -1,10 +1,13 @@
-"""Shows how far long work has come: bars on a terminal, a line per beginning and end elsewhere.
+"""Shows how far long work has come: bars on a terminal, elsewhere a line now and then.
 
 Everything goes to stderr, so that a command's result alone is on stdout.
 """
 
 import sys
+import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol, Self
 
 from rich.console import Console
@@ -16,6 +19,8 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+
+LEAST_S = 10.0  # between two lines of one task that is not done
 
 
 class ProgressDisplay(Protocol):
@@ -52,20 +57,38 @@ class BarDisplay:
 
 
 class LineDisplay:
-    def __init__(self) -> None:
-        self._begun: set[str] = set()
-        self._done: set[str] = set()
+    """A line when a task begins, at each tenth of it but not more often than every ``LEAST_S``, and
+    when it is done. ``clock`` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: dict[str, _Line] = {}
 
     def report(self, task: str, fraction: float) -> None:
-        if task not in self._begun:
-            self._begun.add(task)
-            print(f"{task} ...", file=sys.stderr, flush=True)
-        if fraction >= 1.0 and task not in self._done:
-            self._done.add(task)
-            print(f"{task}: done", file=sys.stderr, flush=True)
+        last, now_s = self._last.get(task), self._clock()
+        tenths = min(10, int(10 * fraction + 1e-9))
+        if last is None:
+            self._say(f"{task} ...", task, _Line(now_s, 0))
+            last = self._last[task]
+        if tenths == 10 and last.tenths < 10:
+            self._say(f"{task}: done", task, _Line(now_s, 10))
+        elif tenths > last.tenths and now_s - last.at_s >= LEAST_S:
+            self._say(f"{task}: {10 * tenths} %", task, _Line(now_s, tenths))
+
+    def _say(self, text: str, task: str, line: "_Line") -> None:
+        print(text, file=sys.stderr, flush=True)
+        self._last[task] = line
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What was last said of a task, and when."""
+
+    at_s: float
+    tenths: int

@@ -5,20 +5,21 @@ The lines are told in ``forwarder/main.c``; the relay understands the same ones.
 
 import json
 import socket
-from pathlib import Path
 
 from pdcore.errors import LinkFailed
 from pdlab.link.hosts import Host
 from pdlab.link.link import Counters, LinkCounters
 from pdlab.link.profile import LinkProfile
+from pdlab.link.state import LinkState
 
 TIMEOUT_S = 10.0
 
 
 class ForwarderControl:
-    def __init__(self, socket_path: Path, log_path: Path) -> None:
-        self._socket_path = socket_path
-        self._log_path = log_path
+    def __init__(self, state: LinkState) -> None:
+        self._name = state.name
+        self._socket_path = state.socket_path
+        self._log_path = state.log_path
 
     def apply(self, profile: LinkProfile) -> None:
         self._order(profile_line(profile))
@@ -44,6 +45,10 @@ class ForwarderControl:
                 connection.connect(str(self._socket_path))
                 connection.sendall(f"{line}\n".encode())
                 answer = connection.makefile().readline().strip()
+        except FileNotFoundError:
+            raise LinkFailed(
+                f"link {self._name!r}: it is still coming up, or being taken down"
+            ) from None
         except OSError as error:
             raise LinkFailed(self._obituary(str(error))) from None
         if not answer:
@@ -59,7 +64,7 @@ class ForwarderControl:
             last_words = self._log_path.read_text().strip().splitlines()[-1]
         except (OSError, IndexError):
             last_words = reason
-        return f"the process that carries the link has ended or hangs: {last_words}"
+        return f"link {self._name!r}: the process that carries it has ended or hangs: {last_words}"
 
 
 def profile_line(profile: LinkProfile) -> str:

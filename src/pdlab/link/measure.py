@@ -20,6 +20,7 @@ from pdlab.link.hosts import Host
 NUM_ROUND_TRIPS = 15
 NUM_FLOWS = 4
 MEASURED_S = 1.0
+ANSWER_S = 20.0  # how long a connection or a round trip may take
 PATIENCE_S = 30.0
 _ENDS = str(Path(__file__).with_name("measure_ends.py"))
 
@@ -54,7 +55,7 @@ def measure_hosts(
             port = end.stdout.readline().strip()
             if not port:
                 raise MeasurementFailed(f"the measuring server did not start: {_last_line(end)}")
-            counts = (str(NUM_ROUND_TRIPS), str(NUM_FLOWS))
+            counts = (str(NUM_ROUND_TRIPS), str(NUM_FLOWS), str(ANSWER_S))
             round_trips = _call(_python(client, "call", address_of(int(port)), *counts), warm_s)
             received = json.loads(end.stdout.readline() or "[]")
         finally:
@@ -71,17 +72,18 @@ def _python(host: Host, *arguments: str) -> list[str]:
 
 
 def _call(command: list[str], warm_s: float) -> list[float]:
+    patience_s = PATIENCE_S + 4 * warm_s
     try:
         result = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=PATIENCE_S + 4 * warm_s
+            command, capture_output=True, text=True, check=False, timeout=patience_s
         )
     except subprocess.TimeoutExpired:
         raise MeasurementFailed(
-            "the link was not measured in time: is anything coming through?"
+            f"measuring failed: too little came through within {patience_s:.0f} s"
         ) from None
     if result.returncode != 0:
         last = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise MeasurementFailed(f"the link cannot be measured: {last}")
+        raise MeasurementFailed(f"measuring failed: {last}")
     return [float(word) for word in result.stdout.split()]
 
 

@@ -2,8 +2,10 @@
 
     serve ADDRESS WARM_S MEASURED_S   prints its port, answers pings, then lets flows run for WARM_S
                                       and prints how many bytes came in each tenth of MEASURED_S
-    call ADDRESS:PORT NUM_PINGS NUM_FLOWS   prints the round trips in seconds, then fills the link
-                                            until the server hangs up
+    call ADDRESS:PORT NUM_PINGS NUM_FLOWS ANSWER_S   prints the round trips in seconds, then fills
+                                                     the link until the server hangs up
+
+The exit status of ``call`` is 1 when an answer takes longer than ANSWER_S, which it says on stderr.
 
 A connection says with its first byte what it is: a ping connection or a flow.
 """
@@ -18,28 +20,38 @@ PING, FLOW = b"p", b"f"
 NUM_UNCOUNTED_PINGS = 3
 NUM_SLICES = 10
 CHUNK_BYTES = 2**18
+LONELY_S = 30.0  # whoever started this may have been killed
 
 
 def serve(address: str, warm_s: float, measured_s: float) -> None:
-    """Ends by itself once it has counted."""
+    """Ends by itself once it has counted, or when nobody has called within ``LONELY_S``."""
     listener = socket.create_server((address, 0), backlog=64)
+    listener.settimeout(LONELY_S)
     print(listener.getsockname()[1], flush=True)
     first_flow = _answer_pings(listener)
     print(json.dumps(_count(listener, first_flow, warm_s, measured_s)), flush=True)
 
 
-def call(address: str, num_pings: int, num_flows: int) -> None:
+def call(address: str, num_pings: int, num_flows: int, answer_s: float) -> None:
     host, _, port = address.rpartition(":")
-    with _connect(host, int(port), PING) as connection:
-        round_trips_s = [_round_trip_s(connection) for _ in range(NUM_UNCOUNTED_PINGS + num_pings)]
-    print(*round_trips_s[NUM_UNCOUNTED_PINGS:], flush=True)
-    _fill([_connect(host, int(port), FLOW) for _ in range(num_flows)])
+    server = host, int(port)
+    try:
+        with _connect(server, PING, answer_s) as connection:
+            round_trips_s = [
+                _round_trip_s(connection) for _ in range(NUM_UNCOUNTED_PINGS + num_pings)
+            ]
+        print(*round_trips_s[NUM_UNCOUNTED_PINGS:], flush=True)
+        flows = [_connect(server, FLOW, answer_s) for _ in range(num_flows)]
+    except TimeoutError:
+        sys.exit(f"nothing came through within {answer_s:g} s")
+    _fill(flows)
 
 
 def _answer_pings(listener: socket.socket) -> socket.socket:
     """Until a connection comes that is a flow: this."""
     while True:
         connection, _ = listener.accept()
+        connection.settimeout(LONELY_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if connection.recv(1) == FLOW:
             return connection
@@ -76,8 +88,8 @@ def _count(
                 return counts
 
 
-def _connect(host: str, port: int, kind: bytes) -> socket.socket:
-    connection = socket.create_connection((host, port), timeout=20)
+def _connect(server: tuple[str, int], kind: bytes, answer_s: float) -> socket.socket:
+    connection = socket.create_connection(server, timeout=answer_s)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.sendall(kind)
     return connection
@@ -112,7 +124,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["serve", address, warm_s, measured_s]:
             serve(address, float(warm_s), float(measured_s))
-        case ["call", address, num_pings, num_flows]:
-            call(address, int(num_pings), int(num_flows))
+        case ["call", address, num_pings, num_flows, answer_s]:
+            call(address, int(num_pings), int(num_flows), float(answer_s))
         case _:
             sys.exit(__doc__)

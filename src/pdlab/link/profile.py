@@ -65,7 +65,7 @@ class LinkProfile:
         rate = "any rate" if self.rate_bps is None else format_bits_per_s(self.rate_bps)
         words = [f"rtt {format_seconds(self.rtt_s)}", rate]
         if self.loss:
-            words.append(f"loss {self.loss:.4g}")
+            words.append(f"loss {100 * self.loss:.4g}%")
         if self.jitter_s:
             words.append(f"jitter {format_seconds(self.jitter_s)}")
         return ", ".join([*words, f"queue {format_bytes(self.queue_room_bytes)}"])

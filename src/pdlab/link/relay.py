@@ -34,7 +34,7 @@ class RelayLink:
         return this_machine()
 
     def control(self, state: LinkState) -> "RelayControl":
-        return RelayControl(ForwarderControl(state.socket_path, state.log_path), state.profile)
+        return RelayControl(ForwarderControl(state), state.profile)
 
 
 class RelayControl:

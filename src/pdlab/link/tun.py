@@ -51,7 +51,7 @@ class TunLink:
         return namespaced_hosts(state)
 
     def control(self, state: LinkState) -> ForwarderControl:
-        return ForwarderControl(state.socket_path, state.log_path)
+        return ForwarderControl(state)
 
 
 @contextmanager

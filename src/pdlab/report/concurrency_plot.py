@@ -33,13 +33,14 @@ def concurrency_pictures(record: ServingRecord) -> Iterator[Picture]:
             groups[shared][arm][condition.concurrency] = point
     several = [item for item in groups.items() if any(len(of) > 1 for of in item[1].values())]
     for number, (shared, points) in enumerate(sorted(several), start=1):
+        title = f"Aggregate rate and latency, {shared}"
         yield Picture(
             name=f"concurrency-{number}",
-            title=f"Aggregate rate and latency, {shared}",
+            title=title,
             caption="Aggregate rate of KV pages against median time to first token; the numbers are"
             " requests at once. Right and below is better."
             f" {origin(record, record.link, [len(blocks)])}",
-            png=as_png(_figure(points)),
+            png=as_png(_figure(points, title)),
         )
 
 
@@ -50,7 +51,7 @@ def _point(requests: Sequence[RequestRecord]) -> tuple[float, float] | None:
     return (rate, median(ttfts_s)) if rate and ttfts_s else None
 
 
-def _figure(points: Mapping[str, Mapping[int, tuple[float, float]]]) -> Figure:
+def _figure(points: Mapping[str, Mapping[int, tuple[float, float]]], title: str) -> Figure:
     arms = in_order(points)
     figure = Figure(figsize=(5.8, 3.6))
     axes = figure.subplots()
@@ -67,5 +68,5 @@ def _figure(points: Mapping[str, Mapping[int, tuple[float, float]]]) -> Figure:
     drawn = [point for of_arm in points.values() for point in of_arm.values()]
     plain_ticks(axes.xaxis, [rate / 1e6 for rate, _ in drawn])
     plain_ticks(axes.yaxis, [ttft_s for _, ttft_s in drawn])
-    legend_beside(figure, arm_lines(arms))
+    legend_beside(figure, arm_lines(arms), title)
     return figure

@@ -1,8 +1,8 @@
 """The experiment's first question: what distance does to each arm. A metric against RTT.
 
 One figure for what the arms share but for RTT and page size, a panel for each page size. Markers
-are medians, whiskers the bootstrap interval of the median. Arms that keep up lie on one line: their
-share of raw TCP's goodput tells them apart.
+are medians, whiskers their interval (of few values the range). Arms that keep up lie on one line:
+their share of raw TCP's goodput tells them apart.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from pdlab.conditions import Condition
 from pdlab.quantities import format_bits_per_s, format_bytes
 from pdlab.records import Record
-from pdlab.report.picture import Picture, origin
+from pdlab.report.picture import Picture, interval_words, origin
 from pdlab.report.style import (
     GREY,
     arm_lines,
@@ -43,11 +43,12 @@ def distance_pictures(
             groups[replace(one.condition.at_any_distance, page_bytes=0)].append(one)
     far = [item for item in sorted(groups.items()) if _num_distances(item[1]) > 1]
     for number, (shared, group) in enumerate(far, start=1):
+        title = f"{metric.title[0].upper()}{metric.title[1:]}, {shared.without_rtt}"
         yield Picture(
             name=f"{_file_word(metric)}-over-rtt-{number}",
-            title=f"{metric.title[0].upper()}{metric.title[1:]}, {shared.without_rtt}",
+            title=title,
             caption=_caption(record, group, metric),
-            png=as_png(_figure(group, metric)),
+            png=as_png(_figure(group, metric, title)),
         )
 
 
@@ -79,15 +80,25 @@ def _caption(record: Record, group: Sequence[Samples], metric: Metric) -> str:
     better = "Higher" if metric.higher_is_better else "Lower"
     voids = sum(one.void is not None for one in group)
     void = f" Hollow: {voids} void cells, whose yardstick was too slow." if voids else ""
+    wire = (
+        " Dotted: the link's rate on the wire, which payload cannot reach: headers take their part."
+        if _wire_bps(group, metric)
+        else ""
+    )
     links = [link for one in group for link in one.links]
+    counts = [len(one.blocks) for one in group]
     return (
-        f"Median {metric.title} against round-trip time. {better} is better. Whiskers: 95 %"
-        f" bootstrap interval of the median.{void}"
-        f" {origin(record, links, [len(one.blocks) for one in group])}"
+        f"Median {metric.title} against round-trip time. {better} is better. Whiskers:"
+        f" {interval_words(counts)}.{void}{wire} {origin(record, links, counts)}"
     )
 
 
-def _figure(group: Sequence[Samples], metric: Metric) -> Figure:
+def _wire_bps(group: Sequence[Samples], metric: Metric) -> float:
+    """0 where no line is drawn."""
+    return group[0].condition.rate_bps if metric.unit == "bit/s" else 0.0
+
+
+def _figure(group: Sequence[Samples], metric: Metric, title: str) -> Figure:
     pages = sorted({one.condition.page_bytes for one in group})
     arms = in_order(one.arm.name for one in group)
     unit, factor = axis_unit(metric)
@@ -99,7 +110,7 @@ def _figure(group: Sequence[Samples], metric: Metric) -> Figure:
             axes.set_title(f"page {format_bytes(page_bytes)}")
     panels[0].set_ylabel(f"{metric.title} ({unit})" if unit else metric.title)
     _scale(panels[0], [factor * median_of_blocks(one) for one in group], metric)
-    legend_beside(figure, arm_lines(arms))
+    legend_beside(figure, arm_lines(arms), title)
     return figure
 
 
@@ -110,15 +121,14 @@ def _panel(axes: Axes, group: Sequence[Samples], metric: Metric, arms: Sequence[
         of_arm = [one for one in group if one.arm.name == arm]
         if of_arm:
             _draw(axes, sorted(of_arm, key=lambda one: one.condition.rtt_s), metric, place)
-    rate_bps = group[0].condition.rate_bps
-    if metric.unit == "bit/s" and rate_bps:
-        _mark_rate(axes, rate_bps)
+    if wire_bps := _wire_bps(group, metric):
+        _mark_rate(axes, wire_bps)
 
 
 def _mark_rate(axes: Axes, rate_bps: float) -> None:
     axes.axhline(rate_bps / 1e9, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.annotate(
-        format_bits_per_s(rate_bps),
+        f"{format_bits_per_s(rate_bps)} on the wire",
         (1, rate_bps / 1e9),
         (-2, 3),
         xycoords=("axes fraction", "data"),

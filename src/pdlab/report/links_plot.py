@@ -7,11 +7,11 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pdlab.conditions import Condition, rate_words, rtt_words
-from pdlab.quantities import format_bytes
+from pdlab.conditions import Condition, rate_words
+from pdlab.quantities import format_bytes, format_seconds
 from pdlab.records import Record
 from pdlab.report.distance_plot import axis_unit
-from pdlab.report.picture import Picture, origin
+from pdlab.report.picture import Picture, interval_words, origin
 from pdlab.report.style import as_png, in_order, legend_above, plain_ticks
 from pdlab.samples import Metric, Samples, median_of_blocks
 from pdlab.stats import median_interval
@@ -27,15 +27,18 @@ def links_pictures(record: Record, samples: Sequence[Samples], metric: Metric) -
             work = one.condition
             groups[work.page_bytes, work.payload_bytes, work.concurrency].append(one)
     several = [item for item in sorted(groups.items()) if _num_kinds(item[1]) > 1]
-    for number, ((page_bytes, *_), group) in enumerate(several, start=1):
+    for number, ((page_bytes, payload_bytes, _), group) in enumerate(several, start=1):
         page = f", page {format_bytes(page_bytes)}" if page_bytes else ""
+        payload = f", {format_bytes(payload_bytes)}" if payload_bytes else ""
+        title = f"The same arms on different links{page}{payload}"
+        counts = [len(one.blocks) for one in group]
         links = [link for one in group for link in one.links]
         yield Picture(
             name=f"links-{number}",
-            title=f"The same arms on different links{page}",
-            caption=f"Median {metric.title} of each arm on each link; whiskers: 95 % bootstrap"
-            f" interval. {origin(record, links, [len(one.blocks) for one in group])}",
-            png=as_png(_figure(group, metric)),
+            title=title,
+            caption=f"Median {metric.title} of each arm on each link; whiskers:"
+            f" {interval_words(counts)}. {origin(record, links, counts)}",
+            png=as_png(_figure(group, metric, title)),
         )
 
 
@@ -43,7 +46,7 @@ def _num_kinds(group: Sequence[Samples]) -> int:
     return len({one.condition.kind for one in group})
 
 
-def _figure(group: Sequence[Samples], metric: Metric) -> Figure:
+def _figure(group: Sequence[Samples], metric: Metric, title: str) -> Figure:
     """A dot per link in each arm's column: how far the dots are apart is what the path costs."""
     arms = in_order(one.arm.name for one in group)
     links = sorted({_link_of(one) for one in group})
@@ -65,7 +68,7 @@ def _figure(group: Sequence[Samples], metric: Metric) -> Figure:
     axes.set_xticks(range(len(arms)), arms)
     axes.set_xlim(-0.5, len(arms) - 0.5)
     axes.grid(visible=False, axis="x")
-    legend_above(figure, [_entry(link, *LOOKS[i % 5]) for i, link in enumerate(links)])
+    legend_above(figure, [_entry(link, *LOOKS[i % 5]) for i, link in enumerate(links)], title)
     return figure
 
 
@@ -74,5 +77,5 @@ def _link_of(samples: Samples) -> Condition:
 
 
 def _entry(link: Condition, colour: str, marker: str) -> Line2D:
-    label = f"{link.kind}, {rtt_words(link.rtt_s)}, {rate_words(link.rate_bps)}"
+    label = f"{link.kind}, {format_seconds(link.rtt_s)}, {rate_words(link.rate_bps)}"
     return Line2D([], [], color=colour, marker=marker, linestyle="none", label=label)

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from pdlab.conditions import rate_words
+from pdlab.quantities import format_bytes
 from pdlab.records import Cell, TransferRecord
 from pdlab.report.picture import Picture, origin
 from pdlab.report.style import (
@@ -30,13 +32,14 @@ def model_pictures(record: TransferRecord) -> Iterator[Picture]:
         return
     links = [record.link[cell.link] for cell in cells]
     counts = [len(cell.goodput_bps) for cell in cells]
+    title = _title(cells)
     yield Picture(
         name="predicted-and-measured",
-        title="Predicted against measured",
+        title=title,
         caption=f"Median goodput of every cell against what the model predicts for it. Band: within"
         f" {100 * TOLERANCE:g} %, where {_within(cells)} lie: {_within_by_arm(cells)}."
         f" {origin(record, links, counts)}",
-        png=as_png(_figure(cells)),
+        png=as_png(_figure(cells, title)),
     )
 
 
@@ -55,7 +58,14 @@ def _within_by_arm(cells: Sequence[Cell]) -> str:
     return ", ".join(f"{arm} {_within([c for c in cells if c.arm == arm])}" for arm in arms)
 
 
-def _figure(cells: Sequence[Cell]) -> Figure:
+def _title(cells: Sequence[Cell]) -> str:
+    rates = sorted({cell.rate_bps or 0.0 for cell in cells})  # 0: as fast as it goes
+    payloads = sorted({cell.payload_bytes for cell in cells})
+    words = [*map(rate_words, rates), *map(format_bytes, payloads)]
+    return f"Predicted against measured, {', '.join(words)}"
+
+
+def _figure(cells: Sequence[Cell], title: str) -> Figure:
     arms = in_order(cell.arm for cell in cells)
     figure = Figure(figsize=(5.4, 3.9))
     axes = figure.subplots()
@@ -73,5 +83,5 @@ def _figure(cells: Sequence[Cell]) -> Figure:
     axes.set(xlabel="predicted goodput (Gbit/s)", ylabel="measured goodput (Gbit/s)")
     plain_ticks(axes.xaxis, values)
     plain_ticks(axes.yaxis, values)
-    legend_beside(figure, arm_lines(arms))
+    legend_beside(figure, arm_lines(arms), title)
     return figure

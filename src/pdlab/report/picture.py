@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pdlab.conditions import rate_words, rtt_words
+from pdlab.conditions import rate_words
 from pdlab.quantities import format_bits_per_s, format_seconds
 from pdlab.records import LinkRecord, Record, TransferRecord
+from pdlab.stats import MIN_PAIRS
 
+FEW_VALUES = MIN_PAIRS  # with fewer the interval of a median is their range (``median_interval``)
 MAX_LINKS = 6  # spelled out in a caption; the table of links has them all
 
 
@@ -29,6 +31,17 @@ def origin(record: Record, links: Iterable[LinkRecord], repetitions: Iterable[in
     )
 
 
+def interval_words(counts: Iterable[int]) -> str:
+    """What ``median_interval`` is of so many values, one number for each point."""
+    each = list(counts)
+    few = sum(count < FEW_VALUES for count in each)
+    if not few:
+        return "95 % bootstrap interval of the median"
+    if few == len(each):
+        return "range"
+    return f"95 % bootstrap interval of the median, of fewer than {FEW_VALUES} values their range"
+
+
 def _repetitions(counts: Iterable[int]) -> str:
     low, *_, high = sorted(counts) * 2
     number = str(low) if low == high else f"{low} to {high}"
@@ -45,6 +58,6 @@ def _link(link: LinkRecord) -> str:
     measured_rtt = "?" if link.rtt_min_s is None else format_seconds(link.rtt_min_s)
     measured_bps = link.measured_rate_bps
     measured_rate = "?" if measured_bps is None else format_bits_per_s(measured_bps)
-    asked = f"{link.kind} {rtt_words(link.rtt_s)}, {rate_words(link.rate_bps)}"
+    asked = f"{link.kind} {format_seconds(link.rtt_s)}, {rate_words(link.rate_bps)}"
     tcp = f"{link.congestion}, {link.buffers} buffers"
     return f"{asked} ({measured_rtt}, {measured_rate}; {tcp})"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from textwrap import fill
 from typing import Literal, TypeAlias
 
 from matplotlib.artist import Artist
@@ -21,6 +22,9 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 GREY = "#6e6e6e"
 FEW = 50  # an axis is short when its values span less
+LINEAR_BELOW_MS = 1.0
+TITLE_SIZE = 8.5
+LETTERS_PER_INCH = 14  # of a title, at least
 
 LineStyle: TypeAlias = Literal["-", "--", "-.", ":"]
 
@@ -101,26 +105,42 @@ def _arm_line(name: str, style: ArmStyle) -> Line2D:
     )
 
 
-def legend_beside(figure: Figure, entries: Sequence[Artist]) -> None:
+def legend_beside(figure: Figure, entries: Sequence[Artist], title: str) -> None:
+    """With the figure's title above the panels, left of the legend."""
     figure.legend(handles=list(entries), loc="outside right upper")
+    words = fill(title, int(LETTERS_PER_INCH * (figure.get_figwidth() - 1.5)))
+    figure.suptitle(words, x=0.01, ha="left", fontsize=TITLE_SIZE)
 
 
-def legend_above(figure: Figure, entries: Sequence[Artist]) -> None:
-    """In as many columns as the figure is wide."""
+def legend_above(figure: Figure, entries: Sequence[Artist], title: str) -> None:
+    """In as many columns as the figure is wide, below the figure's title."""
     widest = max(len(str(entry.get_label())) for entry in entries)
     fitting = int(figure.get_figwidth() / (0.5 + 0.075 * widest))
     columns = min(len(entries), max(1, fitting))
-    figure.legend(handles=list(entries), loc="outside upper left", ncols=columns)
+    figure.legend(
+        handles=list(entries),
+        loc="outside upper left",
+        ncols=columns,
+        title=fill(title, int(LETTERS_PER_INCH * figure.get_figwidth())),
+        title_fontsize=TITLE_SIZE,
+        alignment="left",
+    )
 
 
 def rtt_axis(axes: Axes, rtts_s: Iterable[float]) -> None:
-    """Milliseconds, logarithmic above 1 ms, with a place for 0 and a tick at each measured RTT."""
+    """Milliseconds, a tick at each measured RTT. Logarithmic, but for what lies near 0."""
     ticks = sorted({1e3 * rtt_s for rtt_s in rtts_s})
-    axes.set_xscale("symlog", linthresh=1, linscale=0.6)
+    linear = ticks[0] < LINEAR_BELOW_MS
+    if linear:
+        axes.set_xscale("symlog", linthresh=LINEAR_BELOW_MS, linscale=0.6)
+    else:
+        axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=7)
     axes.set_xticks([], minor=True)
     axes.set_xlim(-0.25 if ticks[0] == 0 else ticks[0] / 1.3, ticks[-1] * 1.3 or 1)
-    axes.set_xlabel("round-trip time (ms)")
+    axes.set_xlabel(
+        "round-trip time (ms)" + (f", linear below {LINEAR_BELOW_MS:g}" if linear else "")
+    )
 
 
 def plain_ticks(axis: Axis, values: Iterable[float]) -> None:

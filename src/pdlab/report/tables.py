@@ -18,8 +18,10 @@ from pdlab.records import (
     TransferRecord,
 )
 from pdlab.report.model_plot import error_of
+from pdlab.report.picture import interval_words
 from pdlab.samples import METRICS, Metric, request_groups
 from pdlab.stats import median_interval
+from pdlab.transfer.table import least_moved_bytes, notes_of
 
 SHARES = tuple(field.name for field in fields(Shares))
 
@@ -85,11 +87,11 @@ def _derived(cell: Cell) -> list[Value]:
     shares = asdict(cell.shares) if cell.shares else {}
     return [
         len(cell.goodput_bps),
-        min(cell.moved_bytes, default=cell.payload_bytes),
+        least_moved_bytes(cell),
         error_of(cell),
         *(shares.get(name) for name in SHARES),
         " ".join(f"{value:.0f}" for value in cell.goodput_bps),
-        "; ".join(cell.notes),
+        "; ".join(notes_of(cell)),
     ]
 
 
@@ -112,7 +114,13 @@ def _arms_table(record: ServingRecord) -> Table:
         _arm_row(arm, condition, requests)
         for (arm, condition), requests in sorted(request_groups(record).items())
     )
-    return Table("arms", "Every arm on every link: medians with 95 % intervals", columns, rows)
+    title = f"Every arm on every link: medians; low and high: {_intervals(record)}"
+    return Table("arms", title, columns, rows)
+
+
+def _intervals(record: ServingRecord) -> str:
+    groups = request_groups(record).values()
+    return interval_words(len({r.repetition for r in requests}) for requests in groups)
 
 
 def _arm_row(arm: str, at: Condition, requests: Sequence[RequestRecord]) -> tuple[Value, ...]:

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from pdlab.conditions import Condition, rate_words, rtt_words
-from pdlab.quantities import format_bytes
+from pdlab.conditions import Condition, rate_words
+from pdlab.quantities import format_bytes, format_seconds
 from pdlab.records import Cell, TransferRecord
 from pdlab.report.picture import Picture, origin
 from pdlab.report.style import VERDICT_COLOURS, as_png, in_order, legend_above
@@ -26,17 +26,18 @@ def verdict_pictures(record: TransferRecord) -> Iterator[Picture]:
             groups[shared][arm, condition] = cell
     for number, (shared, cells) in enumerate(sorted(groups.items()), start=1):
         links = [record.link[cell.link] for cell in cells.values()]
+        title = f"What bounds each mode, {shared.without_rtt_and_rate}"
         yield Picture(
             name=f"verdicts-{number}",
-            title=f"What bounds each mode, {shared.without_rtt_and_rate}",
+            title=title,
             caption="The verdict over round-trip time and rate: the term whose removal would"
             " shorten the transfer most. Blank: not measured. "
             + origin(record, links, [len(cell.goodput_bps) for cell in cells.values()]),
-            png=as_png(_figure(cells)),
+            png=as_png(_figure(cells, title)),
         )
 
 
-def _figure(cells: Cells) -> Figure:
+def _figure(cells: Cells, title: str) -> Figure:
     arms = in_order(arm for arm, _ in cells)
     pages = sorted({condition.page_bytes for _, condition in cells})
     rtts_s = sorted({condition.rtt_s for _, condition in cells})
@@ -66,6 +67,7 @@ def _figure(cells: Cells) -> Figure:
             for name, (label, colour, letter) in VERDICT_COLOURS.items()
             if name in shown
         ],
+        title,
     )
     return figure
 
@@ -77,7 +79,7 @@ def _panel(
     rates_bps: Sequence[float],
 ) -> None:
     axes.set(xlim=(-0.5, len(rtts_s) - 0.5), ylim=(-0.5, len(rates_bps) - 0.5))
-    axes.set_xticks(range(len(rtts_s)), [rtt_words(rtt_s) for rtt_s in rtts_s], fontsize=7)
+    axes.set_xticks(range(len(rtts_s)), [format_seconds(rtt_s) for rtt_s in rtts_s], fontsize=7)
     axes.set_yticks(range(len(rates_bps)), [rate_words(rate) for rate in rates_bps], fontsize=7)
     axes.tick_params(length=0)
     axes.grid(visible=False)

@@ -1,4 +1,8 @@
-"""A transfer record for the eye: one line a cell, and what is wrong with the record in words."""
+"""A transfer record for the eye: one line a cell, and what is wrong with the record in words.
+
+A payload that a time limit cut short is marked: goodput is of what was moved, and beside the other
+arms of its row that is another payload.
+"""
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +27,8 @@ _COLUMNS = (
     "verdict",
 )
 _TEXT = ("arm", "verdict")
+_CUT = "*"
+_FOOTNOTE = f"{_CUT} cut short by its time limit: Gbit/s is of the pages that were moved"
 
 
 def print_table(record: TransferRecord) -> None:
@@ -35,6 +41,28 @@ def print_table(record: TransferRecord) -> None:
     for cell in record.cells:
         table.add_row(*_row(cell))
     console.print(table)
+    if any(cell.moved_bytes for cell in record.cells):
+        console.print(_FOOTNOTE)
+
+
+def least_moved_bytes(cell: Cell) -> int:
+    """Of all repetitions; without a cut every whole page of the payload."""
+    whole = cell.payload_bytes // cell.page_bytes * cell.page_bytes
+    return min(cell.moved_bytes, default=whole)
+
+
+def pages_of_cut(cell: Cell) -> str:
+    """ "1 of 11 pages", of the repetition that moved fewest; empty where nothing was cut short."""
+    if not cell.moved_bytes:
+        return ""
+    moved, whole = (n // cell.page_bytes for n in (least_moved_bytes(cell), cell.payload_bytes))
+    return f"{moved} of {whole} pages"
+
+
+def notes_of(cell: Cell) -> list[str]:
+    """Its own, and whether its time limit cut it short."""
+    cut = pages_of_cut(cell)
+    return [*([f"cut short: {cut}"] if cut else []), *cell.notes]
 
 
 def problems(record: TransferRecord) -> list[str]:
@@ -64,7 +92,7 @@ def _row(cell: Cell) -> list[str]:
     return [
         format_seconds(cell.rtt_s),
         "any" if cell.rate_bps is None else format_bits_per_s(cell.rate_bps),
-        format_bytes(cell.payload_bytes),
+        format_bytes(cell.payload_bytes) + (_CUT if cell.moved_bytes else ""),
         format_bytes(cell.page_bytes),
         f"{cell.arm} ({cell.case})" if cell.case else cell.arm,
         str(cell.stripes),
@@ -73,8 +101,12 @@ def _row(cell: Cell) -> list[str]:
         _number(cell.ratio_to_raw_tcp),
         _number(None if cell.predicted_bps is None else cell.predicted_bps / 1e9),
         _number(cell.cpu_s_per_gb, digits=2),
-        ", ".join(filter(None, (cell.verdict, "void" if cell.void else "", *cell.notes))),
+        ", ".join(filter(None, _remarks(cell))),
     ]
+
+
+def _remarks(cell: Cell) -> tuple[str | None, ...]:
+    return cell.verdict, "void" if cell.void else "", pages_of_cut(cell), *cell.notes
 
 
 def _range(cell: Cell) -> str:

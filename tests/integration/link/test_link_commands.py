@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pdlab.link import state, tun
+from pdlab.link import LinkProfile, TcpSettings, measure, open_link, state, tun
 from pdlab.link.namespaces import namespace_names
+from pdlab.link.processes import Process
+from pdlab.link.state import LinkState
 from pdspan.main import main
 
 NAME = f"test-{os.getpid()}"
@@ -76,6 +78,52 @@ def test_a_relay_needs_no_root(link_down: None) -> None:
     assert pdspan("down", "--name", NAME).stdout == f"{NAME} is down\n"
 
 
+def test_status_of_one_link(link_down: None) -> None:
+    assert pdspan("up", "--name", NAME, "--relay", "8000", "--rtt", "1ms").returncode == 0
+    with open_link("loopback", LinkProfile()):
+        one = pdspan("status", "--name", NAME)
+        both = pdspan("status")
+    assert one.stdout == f"{NAME} is up: relay, rtt 1 ms, any rate, queue 1 MiB\n"
+    assert " is up: loopback\n" in both.stdout, "which has no queue"
+    assert one.stdout in both.stdout
+
+
+def test_a_link_that_comes_up_hides_no_other(
+    link_down: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its owner lives, and its process has not been started."""
+    assert pdspan("up", "--name", NAME, "--relay", "8000", "--rtt", "1ms").returncode == 0
+    owner = Process.with_pid(os.getpid())
+    rising = LinkState(f"a{NAME}", "tun", LinkProfile(rtt_s=0.001, loss=1.0), TcpSettings(), owner)
+    state.register(rising)
+    try:
+        assert main(["link", "status"]) == 1
+        said = capsys.readouterr().out
+        assert main(["link", "status", "--name", rising.name, "--json"]) == 1
+        told = json.loads(capsys.readouterr().out)
+        assert main(["link", "status", "--name", NAME]) == 0
+    finally:
+        state.take_down(rising)
+    problem = f"link 'a{NAME}': it is still coming up, or being taken down"
+    queue = "queue 1 MiB"
+    assert f"a{NAME} does not answer: tun, rtt 1 ms, any rate, loss 100%, {queue}\n" in said
+    assert f"  {problem}\n" in said
+    assert f"{NAME} is up: relay, rtt 1 ms, any rate, {queue}\n" in said
+    assert (told["name"], told["counters"], told["problem"]) == (rising.name, None, problem)
+
+
+@pytest.mark.tun
+def test_measuring_a_link_that_loses_everything_names_it(
+    link_down: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pdspan("up", "--name", NAME, "--loss", "100%").returncode == 0
+    monkeypatch.setattr(measure, "ANSWER_S", 0.5)
+    assert main(["link", "measure", "--name", NAME]) == 1
+    assert capsys.readouterr().err == (
+        f"pdspan: error: link '{NAME}': measuring failed: nothing came through within 0.5 s\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -92,6 +140,7 @@ def test_a_relay_needs_no_root(link_down: None) -> None:
         (["up", "--name", "A_"], "'A_' cannot be a link's name"),
         (["exec", "--name", "nonesuch", "a", "--", "true"], "no link 'nonesuch' is up"),
         (["measure", "--name", "nonesuch"], "no link 'nonesuch' is up"),
+        (["status", "--name", "nonesuch"], "no link 'nonesuch' is up"),
     ],
 )
 def test_a_mistake_is_one_line(

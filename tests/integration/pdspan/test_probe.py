@@ -262,11 +262,76 @@ async def test_every_decode_node_of_a_cluster_file(tmp_path: Path, unused_tcp_po
     assert (empty.status, "has no decode node" in empty.error) == (2, True)
 
 
+@asynccontextmanager
+async def counting(num_tokens: int, seconds: float) -> AsyncIterator[str]:
+    """The metrics of a prefill node; the address."""
+    body = f"pdspan_prompt_tokens_total {num_tokens}\npdspan_step_seconds_sum {seconds}\n"
+    head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    async with listener(lambda _: (head + body).encode()) as address:
+        yield address
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "rate", "says"),
+    [
+        (8, None, "rate of prefill unknown: only 8 prompt tokens computed so far"),
+        (1023, None, "rate of prefill unknown: only 1023 prompt tokens computed so far"),
+        (
+            1024,
+            10240.0,
+            "prefill at 10240 tokens/s (counted by the cluster's prefill nodes so far)",
+        ),
+        (0, None, "rate of prefill unknown: no prefill node has counted a prompt"),
+    ],
+)
+async def test_a_rate_of_prefill_takes_a_thousand_tokens(
+    tmp_path: Path, num_tokens: int, rate: float | None, says: str
+) -> None:
+    """Of two short requests it is that of a node that has just been started."""
+    async with node() as address, counting(num_tokens, 0.1) as metrics:
+        file = tmp_path / "cluster.toml"
+        file.write_text(
+            f"""
+            nodes = [
+              {{ name = "decode-0", role = "decode", bind = "{address}" }},
+              {{ name = "prefill", role = "prefill", bind = "127.0.0.1:1", metrics = "{metrics}" }},
+            ]
+            """
+        )
+        outcome = await probe("--cluster", file, "--rate", "1gbit", "--json")
+    assert outcome.status == 0, outcome.errors
+    (path,) = outcome.paths
+    assert path["prefill_tokens_per_s"] == rate
+    assert any(says in text for text in path["assumptions"])
+    assert (path["shipping"] is None) == (rate is None)
+    exposed = {mode["mode"]: mode["exposed_s"] for mode in path["modes"]}
+    assert (exposed["auto"] is None) == (rate is None)
+
+
+@pytest.mark.parametrize(
+    ("decode", "reason"),
+    [
+        ("4000", "  the decode node prefills as fast as the prefill node"),
+        ("3000", "  the path carries less than the decode node's 3000 tokens/s"),
+        ("1953", "  even of 4096 tokens `auto` leaves "),
+    ],
+)
+async def test_a_person_reads_why_shipping_does_not_pay(decode: str, reason: str) -> None:
+    """At 64 Mbit/s a path carries the 4 KiB pages of 1953.1 tokens/s."""
+    async with node() as address:
+        given = ("--prefill-tokens-per-s", "4000", "--decode-tokens-per-s", decode)
+        outcome = await probe(address, "--rate", "64mbit", *given)
+    lines = outcome.output.splitlines()
+    index = lines.index("  shipping gives no prompt its first token earlier:")
+    assert lines[index + 1].startswith(reason)
+    assert "rate        64 Mbit/s by 1 connection: given, not measured" in lines
+
+
 @pytest.mark.model
 async def test_a_running_cluster_tells_how_fast_it_prefills() -> None:
     with running_cluster("--set", "engine.kv_memory_bytes=100_000_000") as cluster:
         file = Path(cluster.nodes[0].log).parent / "cluster.toml"
-        cluster.complete(prompt="Once upon a time " * 60, max_tokens=1)
+        cluster.complete(prompt="Once upon a time " * 300, max_tokens=1)
         outcome = await probe("--cluster", file, *QUICK, "--json")
         router = await probe(cluster.node("router").address)
         busy = cluster.complete(prompt="The capital of France is", max_tokens=1)

@@ -103,11 +103,12 @@ def test_garbage_is_a_violation(data: bytes) -> None:
     [
         (b"", "found nothing"),
         (b"\x12\x00", "found byte 0x12"),
-        (b"\x0a\xff", "length of a PushMessage's header is cut off"),
-        (b"\x0a" + b"\xff" * 11, "length of a PushMessage's header is cut off"),
+        (b"\x0a\xff", "length of the header of a PushMessage is cut off"),
+        (b"\x0a" + b"\xff" * 11, "length of the header of a PushMessage is cut off"),
         (b"\x0a\x05abc", "says 5 bytes, 3 follow"),
         (b"\x0a\x02\x08\x01\x12\x00\x12", "1 bytes follow the payload"),
         (b"\x0a\x00", "none of open, frame and handoff"),
+        (b"\x0a\x81\x80\x04" + bytes(65537), "is 65537 bytes long, at most 65536"),
         (b"\x0a\x01\x0a", "1 bytes came that are no PushHeader"),
     ],
 )

@@ -7,6 +7,7 @@ from kvtransfer.path_evidence import COST_S_PER_BYTE
 from kvtransfer.path_prediction import (
     ASSUMED_FRAME_COST_S,
     Model,
+    NoGain,
     Prediction,
     ProbedPath,
     predict,
@@ -123,14 +124,30 @@ def test_shipping_wins_from_where_the_two_times_cross(decode: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefill", "decode"),
-    [(2000.0, 2000.0), (2000.0, 5000.0), (1e6, 6000.0)],
-    ids=["equal rates", "decode is faster", "decode is faster than the path"],
+    ("prefill", "decode", "reason"),
+    [
+        (2000.0, 2000.0, NoGain.DECODE),
+        (2000.0, 5000.0, NoGain.DECODE),
+        (1e6, 6000.0, NoGain.PATH),
+        (2000.0, 1990.0, NoGain.EXPOSED),
+    ],
+    ids=["equal rates", "decode is faster", "decode is faster than the path", "little to gain"],
 )
-def test_shipping_never_wins(prefill: float, decode: float) -> None:
+def test_shipping_never_wins(prefill: float, decode: float, reason: NoGain) -> None:
+    """The path carries the KV of 5208 tokens/s; of 8192 tokens the last rate gains 21 ms."""
     result = shipping("auto", 2048, model(prefill), decode, WAN, SETTINGS)
-    assert result.from_tokens is None
+    assert (result.from_tokens, result.no_gain) == (None, reason)
     assert result.shipped_s > result.local_s
+    assert result.longest_exposed_s > result.longest_gain_s == 8192 / decode - 8192 / prefill
+
+
+def test_a_mode_that_uses_little_of_the_path_outweighs_the_gain() -> None:
+    result = shipping("sequential", 2048, model(8000), 1000, WAN, SETTINGS)
+    assert (result.from_tokens, result.no_gain) == (None, NoGain.EXPOSED)
+
+
+def test_where_shipping_wins_there_is_no_reason_against_it() -> None:
+    assert shipping("auto", 2048, model(2000), 500, WAN, SETTINGS).no_gain is None
 
 
 def test_a_mode_that_waits_for_each_page_moves_the_crossing_out() -> None:

@@ -136,9 +136,19 @@ def test_a_promise_that_cannot_be_kept_fails_the_transfer() -> None:
     assert isinstance(transfer.error, InternalError)
 
 
-def test_a_handoff_without_a_token_fails_the_transfer() -> None:
+@pytest.mark.parametrize(
+    ("handoff", "says"),
+    [
+        (replace(HANDOFF, first_token_ids=()), "the handoff has 0 first tokens"),
+        (
+            replace(HANDOFF, cached_tokens=13),
+            "the handoff counts 13 cached tokens of a prompt of 12",
+        ),
+    ],
+)
+def test_a_handoff_that_cannot_be_fails_the_transfer(handoff: Handoff, says: str) -> None:
     registry = make()
     transfer = registry.expect(TransferId("t"), Target(12, range(3)), 0.0)
     stream = registry.open(Push(TransferId("t"), 0, OPENING), 0.0)
-    registry.receive(stream, Push(TransferId("t"), 0, Handoff((), 0, HANDOFF.page_bytes)), 1.0)
-    assert "the handoff has 0 first tokens" in str(transfer.error)
+    registry.receive(stream, Push(TransferId("t"), 0, handoff), 1.0)
+    assert says in str(transfer.error)

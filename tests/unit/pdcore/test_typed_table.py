@@ -71,6 +71,11 @@ def test_missing_keys_take_defaults() -> None:
         ({"name": "a", "inner": {}}, "file: inner: key 'size' is missing"),
         ({"name": "a", "many": {}}, "file: many: expected a list, found a table"),
         ({"name": "a", "many": [{"size": 1}, {"size": "x"}]}, "file: many[1]: size: expected"),
+        ({"name": "a", "ratio": float("nan")}, "file: ratio: nan is not a number that can be used"),
+        ({"name": "a", "ratio": float("inf")}, "file: ratio: inf is not a number that can be used"),
+        ({"name": "a", "ratio": 10**400}, "file: ratio: the number is too large"),
+        ({"name": "a", "limit": -(10**30)}, "file: limit: the number is too large"),
+        ({"name": "\ud800"}, "file: name: '\\ud800' holds half a character"),
         (
             {"name": "a", "inner": {"size": 1, "colour": "green"}},
             "file: inner: colour is 'green'; one of red, blue",

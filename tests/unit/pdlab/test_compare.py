@@ -75,6 +75,16 @@ def test_few_repetitions_of_many_cells_find_together_what_no_cell_finds_alone() 
     assert comparison.overall.ratio == pytest.approx(9)
     assert comparison.found
     assert "all 3 together (geometric mean)" in comparison_text(comparison)
+    assert "no single row of so few can be found different, only all rows together (9 pairs)" in (
+        comparison_text(comparison)
+    )
+
+
+def test_rows_that_are_few_even_together_are_not_said_to_find_anything() -> None:
+    far = replace(LINK, rtt_s=0.1, rtt_min_s=0.1)
+    cells = [cell(name, 1e8, 2e8, link=i) for i in (0, 1) for name in ("windowed", "coalesced")]
+    doubts = compare_arms(transfer_record(*cells, link=(LINK, far))).doubts
+    assert any(doubt.endswith("no single row of so few can be found different") for doubt in doubts)
 
 
 def test_of_a_yardstick_with_several_connections_the_better_one_counts() -> None:

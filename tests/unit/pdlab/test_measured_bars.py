@@ -1,20 +1,22 @@
-"""A measurement of the bars that fails leaves no verdict of another one, and the logs to read."""
+"""A measurement of the bars that fails leaves what was there before, and its logs to read."""
 
 from pathlib import Path
 
 import pytest
 
-from pdcore.errors import PeerUnavailable
+from pdcore.errors import PdspanError, PeerUnavailable
 from pdlab import measured_bars
 from pdlab.bench import Model
 
 SCENARIOS = Path(__file__).parents[3] / "deploy/scenarios"
 
 
-def test_what_fails_leaves_its_logs_and_no_old_verdict(
+def test_what_fails_leaves_its_logs_and_the_earlier_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / measured_bars.FILE_NAME).write_text("{}")
+    earlier = tmp_path / measured_bars.FILE_NAME, tmp_path / "serving_smollm2.jsonl"
+    for file in earlier:
+        file.write_text("earlier")
     written: list[Path] = []
 
     def fails(*_: object, logs: Path) -> None:
@@ -29,4 +31,19 @@ def test_what_fails_leaves_its_logs_and_no_old_verdict(
             SCENARIOS, tmp_path, lambda _: Model(tmp_path, "m", ()), lambda task, fraction: None
         )
     assert written[0].read_text() == "why"
-    assert not (tmp_path / measured_bars.FILE_NAME).exists()
+    assert [file.read_text() for file in earlier] == ["earlier", "earlier"]
+
+
+@pytest.mark.parametrize("out", ["a-file", "a-file/below"])
+def test_where_nothing_can_be_written_nothing_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    (tmp_path / "a-file").write_text("")
+    monkeypatch.setattr(measured_bars, "run_serving", lambda *_, **__: pytest.fail("was run"))
+    with pytest.raises(PdspanError, match=r"a-file.*: cannot write"):
+        measured_bars.measure_bars(
+            SCENARIOS,
+            tmp_path / out,
+            lambda _: Model(tmp_path, "m", ()),
+            lambda task, fraction: None,
+        )

@@ -73,6 +73,6 @@ def test_a_list_with_nothing_between_commas_is_refused() -> None:
 
 def test_formats() -> None:
     assert format_seconds(0.0502) == "50.2 ms"
-    assert format_seconds(0) == "0 ns"
+    assert format_seconds(0) == "0 ms"
     assert format_bits_per_s(965.4e6) == "965.4 Mbit/s"
     assert format_bytes(2**20 * 3) == "3 MiB"

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,20 @@ def test_records_are_never_written_over(tmp_path: Path) -> None:
         (lambda text: text.replace('"link":0', '"link":7', 1), "link 7"),
         (lambda text: "rtt,rate\n0,1\n", "is not JSON"),
         (lambda text: "[1, 2]\n", "expected an object"),
+        (
+            lambda text: re.sub(r'"rtt_s":[\d.]+', '"rtt_s":NaN', text, count=1),
+            "nan is not a number",
+        ),
+        (
+            lambda text: re.sub(r'"rtt_s":[\d.]+', f'"rtt_s":{"9" * 400}', text, count=1),
+            "too large",
+        ),
+        (
+            lambda text: re.sub(r'"rtt_s":[\d.]+', f'"rtt_s":{"9" * 5000}', text, count=1),
+            "is no record",
+        ),
+        (lambda text: "[" * 100_000, "is no record"),
+        (lambda text: text.replace('"arm":"', '"arm":"\\ud800', 1), "holds half a character"),
     ],
 )
 @pytest.mark.parametrize("kind", ["transfer", "serving"])

@@ -7,15 +7,18 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from pdcore.errors import PdspanError
 from pdlab.records import ArmRecord, ServingRecord
 from pdlab.report import write_report
 from pdlab.report.concurrency_plot import concurrency_pictures
 from pdlab.report.distance_plot import RATIO, distance_pictures, over_raw_tcp
+from pdlab.report.links_plot import links_pictures
 from pdlab.report.model_plot import model_pictures
-from pdlab.report.shares_plot import shares_pictures
-from pdlab.report.style import ARM_STYLES, in_order
+from pdlab.report.picture import interval_words
+from pdlab.report.shares_plot import Bar, shares_pictures
+from pdlab.report.style import ARM_STYLES, in_order, rtt_axis
 from pdlab.report.tables import tables_of
 from pdlab.samples import GOODPUT, samples_of
 from sample_records import CELL, LINK, request, serving_header, transfer_record
@@ -155,12 +158,90 @@ def test_the_model_plot_counts_what_lies_in_its_band() -> None:
     far = replace(CELL, median_goodput_bps=1.0e8, predicted_bps=2.0e8, page_bytes=1)
     (picture,) = model_pictures(transfer_record(near, far))
     assert "where 1 of 2 lie: auto 1 of 2." in picture.caption
+    assert picture.title == "Predicted against measured, 1 Gbit/s, 256 MiB"
 
 
 def test_cells_without_shares_or_prediction_have_no_such_plot() -> None:
     bare = replace(CELL, shares=None, predicted_bps=None, verdict=None)
     assert not list(shares_pictures(transfer_record(bare)))
     assert not list(model_pictures(transfer_record(bare)))
+
+
+def test_a_cell_that_was_cut_short_says_so_in_the_table_and_beside_its_bar() -> None:
+    payload = 11 * CELL.page_bytes
+    whole = replace(CELL, payload_bytes=payload)
+    cut = replace(whole, arm="sequential", moved_bytes=(CELL.page_bytes,) * 3, notes=("busy",))
+    cells, _ = tables_of(transfer_record(whole, cut))
+    rows = [dict(zip(cells.columns, row, strict=True)) for row in cells.rows]
+    assert [row["notes"] for row in rows] == ["", "cut short: 1 of 11 pages; busy"]
+    assert [row["least_moved_bytes"] for row in rows] == [payload, CELL.page_bytes]
+    (picture,) = shares_pictures(transfer_record(whole, cut))
+    assert "a time limit cut the payload short" in picture.caption
+    (picture,) = shares_pictures(transfer_record(whole))
+    assert "time limit" not in picture.caption
+
+
+def test_beside_a_bar_stand_duration_verdict_and_what_was_moved() -> None:
+    at = samples_of(transfer_record(), GOODPUT)[0].condition
+    bar = Bar("auto", at, {"window_s": 0.5}, LINK, 3, "rtt_bound", "1 of 11 pages")
+    assert bar.words == "500 ms, round trips, 1 of 11 pages"
+    assert replace(bar, verdict="unknown", cut="").words == "500 ms"
+
+
+def test_shares_do_not_stand_for_the_verdict() -> None:
+    (picture,) = shares_pictures(transfer_record())
+    assert "A share alone misleads" in picture.caption
+
+
+def test_of_a_payload_that_is_no_whole_number_of_pages_the_pages_are_counted() -> None:
+    cells, _ = tables_of(transfer_record(replace(CELL, payload_bytes=3 * CELL.page_bytes + 1)))
+    assert cells.rows[0][cells.columns.index("least_moved_bytes")] == 3 * CELL.page_bytes
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ([3, 5], "range"),
+        ([6, 7], "95 % bootstrap interval of the median"),
+        ([5, 6], "95 % bootstrap interval of the median, of fewer than 6 values their range"),
+    ],
+)
+def test_of_few_values_whiskers_are_the_range(counts: list[int], words: str) -> None:
+    assert interval_words(counts) == words
+
+
+def test_captions_of_few_repetitions_claim_no_interval() -> None:
+    samples = samples_of(SMALL_GRID, GOODPUT)
+    (goodput,) = distance_pictures(SMALL_GRID, samples, GOODPUT)
+    assert "Whiskers: range." in goodput.caption
+    near = replace(CELL, link=1, rtt_s=0.0)
+    record = transfer_record(CELL, near, link=(LINK, link_at(0.0, 1e10, "loopback")))
+    (links,) = links_pictures(record, samples_of(record, GOODPUT), GOODPUT)
+    assert "whiskers: range." in links.caption
+    assert links.title.endswith("page 360 KiB, 256 MiB")
+
+
+def test_the_rate_on_the_wire_is_named_where_it_is_drawn() -> None:
+    samples = samples_of(SMALL_GRID, GOODPUT)
+    (goodput,) = distance_pictures(SMALL_GRID, samples, GOODPUT)
+    assert "Dotted: the link's rate on the wire, which payload cannot reach" in goodput.caption
+    (ratio,) = distance_pictures(SMALL_GRID, over_raw_tcp(samples), RATIO)
+    assert "Dotted" not in ratio.caption
+
+
+@pytest.mark.parametrize(
+    ("rtts_s", "scale", "label"),
+    [
+        ((0.0, 0.05), "symlog", "round-trip time (ms), linear below 1"),
+        ((0.001, 0.05), "log", "round-trip time (ms)"),
+    ],
+)
+def test_the_axis_of_round_trips_says_where_it_is_linear(
+    rtts_s: tuple[float, ...], scale: str, label: str
+) -> None:
+    axes = Figure().subplots()
+    rtt_axis(axes, rtts_s)
+    assert (axes.get_xscale(), axes.get_xlabel()) == (scale, label)
 
 
 def test_no_concurrency_plot_of_arms_with_one_load_each() -> None:

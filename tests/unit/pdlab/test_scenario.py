@@ -98,6 +98,16 @@ def test_a_files_path_is_relative_to_the_scenario(tmp_path: Path) -> None:
         ("[workload]", "level = 5\n[workload]", "level is 5; one of serving, transfer"),
         ("[workload]", "at_once = [1, 8]\n[workload]", "at_once needs arrivals of kind 'burst'"),
         ("name =", "name", "not valid TOML"),
+        (
+            "prompt_tokens = 256",
+            f"prompt_tokens = {'9' * 5000}",
+            "not valid TOML: Exceeds the limit",
+        ),
+        ("[workload]", f"x = {'[' * 3000}\n[workload]", "not valid TOML: .*recursion"),
+        ('name = "two_arms"', 'name = "../two"', "name is '../two'; it must be .*letters, digits"),
+        ('name = "two_arms"', 'name = "a\\u0000b"', "name is .*; it must be"),
+        ('name = "two_arms"', f'name = "{"x" * 300}"', "name is .*; it must be at most 100"),
+        ("65536", "1979-05-27", r"transfer.window_bytes: no setting is of this kind: date"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, problem: str) -> None:

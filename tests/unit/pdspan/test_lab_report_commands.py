@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -75,6 +76,7 @@ def test_report_prints_where_the_page_is_and_names_what_it_left_out(
 ) -> None:
     write_transfer(tmp_path / "transfer.json", transfer_record())
     (tmp_path / "other.json").write_text('{"medians": {}}')
+    os.mkfifo(tmp_path / "pipe.json")  # whoever reads it, waits
     assert main(["lab", "report", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     assert printed.out.strip() == str(tmp_path / "report" / "index.html")

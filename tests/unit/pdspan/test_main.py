@@ -78,6 +78,8 @@ def test_wrong_usage_is_status_2(
     [
         ("config --cluster none.toml", "no cluster file at none.toml"),
         ("config --cluster {cluster} --set a", "--set a: expected key=value"),
+        ("config --cluster {cluster} --set transfer.mode=fast", "transfer.mode is 'fast'; one of"),
+        ("lab transfer --set transfer.mode=fast", "transfer.mode is 'fast'; one of"),
         ("config --cluster {cluster} --set modle.path=x", "unknown key 'modle'; did you mean"),
         ("decode --cluster {cluster} --node x", "no node named 'x' in the cluster file; it has: d"),
         ("decode --cluster {cluster} --node d", "0.0.0.0:7001 is not a loopback address and TLS"),
@@ -98,6 +100,18 @@ def test_wrong_configuration_is_one_line_and_status_2(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("pdspan: error: ")
     assert message in line
+
+
+@pytest.mark.parametrize("path", ["{folder}", "{folder}/file/out.json", "/dev/null/out.json"])
+def test_a_record_that_could_not_be_written_is_found_out_first(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("pdlab.transfer.run.run_steps", lambda *_, **__: pytest.fail("was run"))
+    path = path.format(folder=tmp_path)
+    assert main(["lab", "transfer", "--link", "loopback", "--json", path]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"pdspan: error: {path}: cannot write: ")
 
 
 def test_insecure_passes_the_bind_check(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kvtransfer import path_advice
 from kvtransfer.limits import MODES
+from pdspan import probe_job
 from pdspan.arguments import build_parser
 
 DOC = (Path(__file__).parents[3] / "docs/probe.md").read_text()
@@ -39,3 +40,4 @@ def test_the_numbers_that_decide_are_those_of_the_code() -> None:
     assert f"{100 * path_advice.LOSS_THAT_HURTS:g} %" in table
     assert f"{1000 * path_advice.LONG_RTT_S:g} ms" in table
     assert path_advice.RECEIVE_SHARE == 0.5, "half of the receive buffer"
+    assert f"once they have computed {probe_job.MIN_COUNTED_TOKENS} of them" in DOC

@@ -43,6 +43,13 @@ def test_impossible_links_are_refused(fields: dict[str, Any], reason: str) -> No
         LinkProfile(**fields)
 
 
+@pytest.mark.parametrize(
+    ("share", "said"), [(1.0, "loss 100%"), (0.0001, "loss 0.01%"), (0.125, "loss 12.5%")]
+)
+def test_loss_is_said_in_percent(share: float, said: str) -> None:
+    assert str(LinkProfile(loss=share)).split(", ")[2] == said
+
+
 def test_unknown_buffers_are_refused() -> None:
     with pytest.raises(ConfigError, match="no TCP buffers 'huge'; there are: large, stock"):
         TcpSettings(buffers="huge")
