@@ -6,7 +6,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check format proto lock bench-transfer bench-serving bench-grid bench-engine gpu-check clean
+.PHONY: help up test check format proto lock bench-transfer bench-serving bench-grid bench-engine bench-memory gpu-check clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,6 +50,10 @@ bench-grid: .venv/.dev  ## Measure every link, page size and mode once, for the 
 
 bench-engine: .venv/.dev  ## Compare our engine with vLLM's CPU build, 2 threads each (15 minutes)
 	$(BIN)/pdspan lab engine --out docs/results $(ARGS)
+
+bench-memory: .venv/.dev  ## Compare admission on demand with reserving all, on a trace (5 minutes)
+	$(BIN)/python -m decode_node.benchmark --model "$$($(BIN)/pdspan models fetch)" \
+	  --trace deploy/traces/mixed_lengths.jsonl $(ARGS) > docs/results/memory.jsonl
 
 gpu-check:  ## Compare FlashInfer with the reference and serve, on a machine with a GPU
 	deploy/gpu_check.sh

@@ -11,16 +11,21 @@ from time import monotonic
 
 from pdcore.errors import PdspanError
 from pdcore.generation import FinishReason, GenerationRequest, TokenDelta
+from pdengine.page_pool import Promise
 from pdengine.sequence import Sequence
 
 Deltas = tuple[TokenDelta, ...]
 
 
 class Group:
-    """Output of one request. All methods run on the event loop's thread."""
+    """Output of one request. All methods run on the event loop's thread.
+
+    ``growth``: what its choices draw pages from before they take any that others may have, too.
+    """
 
     def __init__(self, request: GenerationRequest) -> None:
         self.request = request
+        self.growth: Promise | None = None
         self.cached_tokens = 0
         self.num_generated = 0
         self.prefill_s: float | None = None  # when a prompt that is prefilled here joined

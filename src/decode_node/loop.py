@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from itertools import count
 from time import monotonic
 
-from decode_node.group import Group, Member
+from decode_node.group import Deltas, Group, Member
 from decode_node.planner import StepPlan, StepPlanner
+from decode_node.reservations import Room
 from pdcore.compute import ComputeThread
 from pdcore.errors import InternalError, PdspanError
 from pdcore.generation import FinishReason, TokenDelta
-from pdcore.metrics import NodeMetrics
+from pdcore.metrics import KvUse, NodeMetrics
 from pdcore.settings import EngineSettings
 from pdengine.engine import Engine, Sampled
 from pdengine.sequence import Sequence
@@ -55,17 +56,31 @@ class DecodeLoop:
     def num_preempted(self) -> int:
         return len(self._preempted)
 
-    def join_prompt(self, group: Group, pages: list[int], num_computed: int) -> None:
-        """A prompt to prefill here. ``pages`` hold all of it and one more token."""
-        prompt = Sequence(group.request, 0, pages, num_computed)
+    def kv_use(self) -> KvUse:
+        """How much of the memory that is set aside for sequences holds the KV of one."""
+        page_tokens = self._engine.layout.page_tokens
+        filled: dict[int, int] = {}
+        for member in self._running:
+            left = member.sequence.num_computed
+            for page in member.sequence.pages:
+                filled[page] = max(filled.get(page, 0), min(left, page_tokens))
+                left = max(0, left - page_tokens)
+        counts = self._engine.pool.counts()
+        num_pages = counts.used + counts.reserved + counts.promised
+        return KvUse(num_pages * page_tokens, sum(filled.values()))
+
+    def join_prompt(self, group: Group, room: Room) -> None:
+        """A prompt to prefill here. The room holds all of it and one more token."""
+        group.growth = room.growth
+        prompt = Sequence(group.request, 0, room.pages, room.num_cached)
         choices = tuple(range(group.request.num_choices))
         self._running.append(Member(group, prompt, choices, next(self._orders)))
         self.wake()
 
-    def join_received(self, group: Group, pages: list[int], first_tokens: Iterable[int]) -> None:
+    def join_received(self, group: Group, room: Room, first_tokens: Iterable[int]) -> None:
         """A committed transfer: KV of the whole prompt, and the first token of each choice."""
-        request = group.request
-        prompt = Sequence(request, 0, pages, len(request.prompt_token_ids))
+        group.growth = room.growth
+        prompt = Sequence(group.request, 0, room.pages, room.num_cached)
         self._remember(prompt)
         self._branch(Member(group, prompt, (), next(self._orders)), tuple(first_tokens))
         self.wake()
@@ -77,13 +92,14 @@ class DecodeLoop:
         for member in [*self._running, *self._preempted]:
             if member.group is group and member.choices == (choice,):
                 self._remove(member)
-                group.emit((TokenDelta(choice, (), FinishReason.STOP),))
+                self._tell(group, (TokenDelta(choice, (), FinishReason.STOP),))
 
     def leave(self, group: Group) -> None:
         """The request is over, whatever the reason: give back what it still holds. Idempotent."""
         for member in [*self._running, *self._preempted]:
             if member.group is group:
                 self._remove(member)
+        self._end_growth(group)
 
     def wake(self) -> None:
         """Something changed that may let a step do more: a member came, or pages came back."""
@@ -120,6 +136,7 @@ class DecodeLoop:
         """On the compute thread."""
         for source, target in plan.copies:
             self._engine.copy_page(source, target)
+        self._metrics.copied_pages.inc(len(plan.copies))
         return self._engine.run(plan.slices)
 
     def _readmit(self) -> None:
@@ -169,7 +186,7 @@ class DecodeLoop:
         delta = member.take(member.sequence.choice, token)
         if delta.finish_reason is not None:
             self._remove(member)
-        member.group.emit((delta,))
+        self._tell(member.group, (delta,))
 
     def _branch(self, prompt: Member, first_tokens: tuple[int, ...]) -> None:
         """The prompt is computed: one member per choice takes its place, sharing all its pages."""
@@ -187,7 +204,19 @@ class DecodeLoop:
                 insort(self._running, member, key=_age)
             else:
                 self._engine.pool.release(sequence.give_up_pages())
-        prompt.group.emit(tuple(deltas))
+        self._tell(prompt.group, tuple(deltas))
+
+    def _tell(self, group: Group, deltas: Deltas) -> None:
+        group.emit(deltas)
+        if group.is_finished:
+            self._end_growth(group)
+
+    def _end_growth(self, group: Group) -> None:
+        """Nobody of the group grows any more."""
+        if group.growth is not None:
+            self._engine.pool.withdraw(group.growth)
+            group.growth = None
+            self.wake()
 
     def _remember(self, sequence: Sequence) -> None:
         """Offer the computed full pages to the prefix cache."""

@@ -74,9 +74,9 @@ class StepPlanner:
     def _make_room(self, member: Member, running: ListOf[Member], plan: StepPlan) -> bool:
         """A page of its own for the next token's KV; False when ``member`` itself was preempted."""
         while self._needs_page(member.sequence):
-            fresh = self._pool.take(1)
+            fresh = self._page_for(member)
             if fresh is not None:
-                self._give(member.sequence, fresh[0], plan)
+                self._give(member.sequence, fresh, plan)
                 continue
             # A victim may also have been the other owner of the last page.
             victim = next(other for other in reversed(running) if other not in plan.preempted)
@@ -84,6 +84,13 @@ class StepPlanner:
             if victim is member:
                 return False
         return True
+
+    def _page_for(self, member: Member) -> int | None:
+        growth = member.group.growth
+        page = None if growth is None else self._pool.draw(growth)
+        if page is None and (fresh := self._pool.take(1)) is not None:
+            (page,) = fresh
+        return page
 
     def _needs_page(self, sequence: Sequence) -> bool:
         index = sequence.num_computed // self._layout.page_tokens

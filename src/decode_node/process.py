@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from decode_node.loop import DecodeLoop
+from decode_node.reservations import ADMISSIONS
 from decode_node.service import DecodeService
 from kvtransfer.messages import Identity
 from kvtransfer.receiver import KvReceiver
@@ -58,10 +59,12 @@ async def serve(
         receiver = KvReceiver(identity, engine.layout, engine.kv, settings.transfer)
         server = new_server()
         receiver.add_to(server)
-        service = DecodeService(info, engine, loop, receiver, drain, metrics)
+        admission = ADMISSIONS[node.engine.admission]
+        service = DecodeService(info, engine, loop, receiver, drain, metrics, admission)
         decode_pb2_grpc.add_DecodeServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         state = DecodeState(engine.pool, loop, service)
         metrics.show_load(state)
+        metrics.show_kv_use(loop.kv_use)
         status = StatusService(info, state)
         async with (
             background(loop.run()),

@@ -15,7 +15,7 @@ import grpc
 
 from decode_node.group import Group
 from decode_node.loop import DecodeLoop
-from decode_node.reservations import reserve, take_for_prompt
+from decode_node.reservations import Admission, reserve, take_for_prompt
 from kvtransfer.receiver import KvReceiver
 from pdcore.cluster import Epoch, NodeInfo
 from pdcore.drain import Drain
@@ -44,6 +44,7 @@ class DecodeService:
         receiver: KvReceiver,
         drain: Drain,
         metrics: NodeMetrics,
+        admission: Admission,
     ) -> None:
         self._info = info
         self._engine = engine
@@ -51,6 +52,7 @@ class DecodeService:
         self._receiver = receiver
         self._drain = drain
         self._metrics = metrics
+        self._admission = admission
         self.num_receiving = 0
 
     async def Generate(self, _commands: object, context: Context) -> None:
@@ -86,32 +88,35 @@ class DecodeService:
     async def _prefill_here(self, group: Group, context: Context) -> None:
         """Colocated: the loop prefills. Pages are taken at once, or the request is refused."""
         num_prompt = len(group.request.prompt_token_ids)
-        pages, num_cached = take_for_prompt(
-            self._engine.pool, self._engine.prefix, self._engine.layout, group.request
+        engine = self._engine
+        room = take_for_prompt(
+            engine.pool, engine.prefix, engine.layout, group.request, self._admission
         )
-        group.cached_tokens = num_cached
+        group.cached_tokens = room.num_cached
         group.prefill_s = monotonic()
-        self._loop.join_prompt(group, pages, num_cached)
-        self._metrics.cached_tokens.inc(num_cached)
-        self._metrics.prompt_tokens.inc(num_prompt - num_cached)
+        self._loop.join_prompt(group, room)
+        self._metrics.cached_tokens.inc(room.num_cached)
+        self._metrics.prompt_tokens.inc(num_prompt - room.num_cached)
         await context.write(Event(accepted=Event.Accepted()))
 
     async def _receive(self, transfer_id: TransferId, group: Group, context: Context) -> None:
         """Promise pages, let the transfer fill them, and join the loop once it is committed."""
-        reservation = reserve(self._engine.pool, self._engine.layout, group.request)
+        reservation = reserve(
+            self._engine.pool, self._engine.layout, group.request, self._admission
+        )
         self.num_receiving += 1
         try:
             async with self._receiver.expect(transfer_id, reservation) as incoming:
                 await context.write(Event(accepted=Event.Accepted()))
                 handoff = await incoming.committed()
                 self._check_first_tokens(handoff.first_token_ids, group.request)
-                pages = reservation.commit()
+                room = reservation.commit()
         finally:
             self.num_receiving -= 1
             reservation.give_back()
             self._loop.wake()
         group.cached_tokens = handoff.cached_tokens
-        self._loop.join_received(group, pages, handoff.first_token_ids)
+        self._loop.join_received(group, room, handoff.first_token_ids)
 
     def _finished(
         self, group: Group, transfer_id: TransferId, timeline: TimelineRecorder

@@ -1,10 +1,16 @@
-"""Quantities as people say them, for logs and verdicts: 6.5 s, 360 KiB, 0.96 Gbit/s."""
+"""Quantities as people say them, for logs and verdicts: 6.5 s, 360 KiB, 0.96 Gbit/s.
+
+``digits``: how many of a figure count.
+"""
+
+from functools import partial
 
 _BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
-def time(seconds: float) -> str:
-    return f"{_figures(seconds)} s" if seconds >= 0.0995 else f"{_figures(seconds * 1e3)} ms"
+def time(seconds: float, digits: int = 2) -> str:
+    whole = _figures(seconds, digits)
+    return f"{whole:g} s" if whole >= 0.1 else f"{_figures(seconds * 1e3, digits):g} ms"
 
 
 def size(nbytes: float) -> str:
@@ -14,15 +20,20 @@ def size(nbytes: float) -> str:
     return f"{nbytes:.0f} bytes"
 
 
-def rate(bytes_per_s: float) -> str:
-    bits = 8 * bytes_per_s
-    return f"{_figures(bits / 1e9)} Gbit/s" if bits >= 9.95e7 else f"{_figures(bits / 1e6)} Mbit/s"
+def rate(bytes_per_s: float, digits: int = 2) -> str:
+    gbits = _figures(8e-9 * bytes_per_s, digits)
+    return (
+        f"{gbits:g} Gbit/s" if gbits >= 0.1 else f"{_figures(8e-6 * bytes_per_s, digits):g} Mbit/s"
+    )
+
+
+exact_time = partial(time, digits=3)
+exact_rate = partial(rate, digits=3)
 
 
 def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "0 %"
 
 
-def _figures(value: float) -> str:
-    """Two that count, without an exponent."""
-    return f"{float(f'{value:.2g}'):g}"
+def _figures(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")

@@ -54,17 +54,6 @@ def with_samples(limits: TcpLimits, samples: Sequence[TcpSample]) -> TcpLimits:
     )
 
 
-def time_in_words(seconds: float) -> str:
-    """With three figures: 0.101 s, 24.7 ms."""
-    return f"{_figures(seconds)} s" if seconds >= 0.1 else f"{_figures(seconds * 1e3)} ms"
-
-
-def rate_in_words(bytes_per_s: float) -> str:
-    """With three figures: 0.193 Gbit/s, 8.01 Mbit/s."""
-    bits = 8 * bytes_per_s
-    return f"{_figures(bits / 1e9)} Gbit/s" if bits >= 1e8 else f"{_figures(bits / 1e6)} Mbit/s"
-
-
 @dataclass(frozen=True, slots=True)
 class Advice:
     finding: str
@@ -101,7 +90,7 @@ def _buffers(probed: ProbedPath, limits: TcpLimits) -> Iterator[Advice]:
             numbers = f"{FIRST_NUMBERS[name]} {_power_of_two(2 * probed.held_bytes / share)}"
             yield Advice(
                 f"{whose} {name} max of {in_words.size(buffer_bytes)} caps one connection at"
-                f" {rate_in_words(cap)} on this {time_in_words(probed.rtt_s)} path",
+                f" {in_words.exact_rate(cap)} on this {in_words.exact_time(probed.rtt_s)} path",
                 "`auto` uses several connections; for one alone: sysctl -w"
                 f' net.ipv4.{name}="{numbers}"',
             )
@@ -114,7 +103,7 @@ def _bytes_in_flight(probed: ProbedPath, settings: TransferSettings) -> Iterator
         ("window_bytes", settings.window_bytes, "windowed, coalesced, pipelined and striped"),
     ):
         if nbytes < wanted:
-            rate = rate_in_words(nbytes / FILLS / probed.rtt_s)
+            rate = in_words.exact_rate(nbytes / FILLS / probed.rtt_s)
             yield Advice(
                 f"transfer.{name} = {nbytes} ({in_words.size(nbytes)}) holds {who} to about {rate}",
                 f"transfer.{name} = {_power_of_two(2 * probed.held_bytes)}",
@@ -147,8 +136,8 @@ def _slow_start(probed: ProbedPath, limits: TcpLimits) -> Iterator[Advice]:
 def _jitter(probed: ProbedPath, rtt_median_s: float) -> Iterator[Advice]:
     if rtt_median_s > 1.5 * probed.rtt_s + 1e-3:
         yield Advice(
-            f"round trips take {time_in_words(rtt_median_s)} in the median,"
-            f" {time_in_words(probed.rtt_s)} at least",
+            f"round trips take {in_words.exact_time(rtt_median_s)} in the median,"
+            f" {in_words.exact_time(probed.rtt_s)} at least",
             "other traffic fills a queue on the way, or one of the machines is busy; the"
             " predictions are for the least",
         )
@@ -156,8 +145,3 @@ def _jitter(probed: ProbedPath, rtt_median_s: float) -> Iterator[Advice]:
 
 def _power_of_two(least: float) -> int:
     return 1 << max(20, int(least).bit_length())
-
-
-def _figures(value: float) -> str:
-    """Three that count, without an exponent."""
-    return f"{float(f'{value:.3g}'):g}"

@@ -7,6 +7,7 @@ metrics are its own (``router.metrics``).
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
@@ -31,6 +32,15 @@ class LoadSource(Protocol):
     def pages_shared(self) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
+class KvUse:
+    """Tokens that KV memory set aside for sequences has room for, and those whose KV is there;
+    shared ones count once."""
+
+    reserved_tokens: int
+    live_tokens: int
+
+
 class NodeMetrics:
     """Counters and histograms that the node's code feeds; see each one's help text."""
 
@@ -41,6 +51,7 @@ class NodeMetrics:
         self.cached_tokens = self._counter("cached_tokens", "Prompt tokens found in the cache.")
         self.generated_tokens = self._counter("generated_tokens", "Tokens sampled here.")
         self.preemptions = self._counter("preemptions", "Sequences preempted for pages.")
+        self.copied_pages = self._counter("copied_pages", "KV pages copied on a write.")
         self.step_s = self._histogram("step_seconds", "Time of one model step.")
         self.first_token_s = self._histogram(
             "first_token_seconds", "From a request's arrival here to its first token."
@@ -61,6 +72,10 @@ class NodeMetrics:
         """Add the gauges that are read from the node at scrape time. Call it on the event loop,
         which owns what they show: a scrape, on its own thread, has the loop read them."""
         self._show(lambda: _load_families(source))
+
+    def show_kv_use(self, read: Callable[[], KvUse]) -> None:
+        """Add the gauges of a decode node's internal fragmentation, in the same way."""
+        self._show(lambda: _kv_use_families(read()))
 
     def show_pairs(self, source: PairSource) -> None:
         """Add the gauges of a prefill node's pairs, in the same way."""
@@ -137,6 +152,17 @@ def _load_families(source: LoadSource) -> list[Metric]:
         _gauge("running", "Sequences or prompts that compute.", load.num_running),
         _gauge("transferring", "Requests whose KV is on its way.", load.num_transferring),
     ]
+
+
+def _kv_use_families(use: KvUse) -> list[Metric]:
+    tokens = GaugeMetricFamily(
+        "pdspan_kv_tokens",
+        "Tokens that memory set aside for sequences has room for (reserved), and holds (live).",
+        labels=["state"],
+    )
+    tokens.add_metric(["reserved"], use.reserved_tokens)
+    tokens.add_metric(["live"], use.live_tokens)
+    return [tokens]
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

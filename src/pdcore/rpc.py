@@ -127,6 +127,9 @@ def _pem(path: str | None, setting: str) -> bytes | None:
     if path is None:
         return None
     try:
-        return Path(path).read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(f"{setting}: cannot read {path}: {error.strerror}") from None
+    if b"-----BEGIN " not in content:
+        raise ConfigError(f"{setting}: {path} is not a PEM file")
+    return content

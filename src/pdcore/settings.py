@@ -46,7 +46,7 @@ class EngineSettings:
     weights: Annotated[str, OneOf(("full", "int8"))] = "full"
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"
     attention: str = "auto"  # a key of pdengine.attention.BACKENDS, or auto
-    schedule: str = "workqueue"  # a key of pdengine.attention.schedules.SCHEDULES
+    schedule: str = "workqueue"  # one of pdengine.attention.schedules.SCHEDULES
     threads: Count | None = None  # torch's intra-op threads; None: as many as torch likes
     page_tokens: Count = 16
     num_pages: Annotated[int, Within(2)] | None = None  # None: as many as fit in kv_memory_bytes
@@ -54,6 +54,8 @@ class EngineSettings:
     step_tokens: Count = 512  # most tokens that one step computes (chunk and batch budget)
     max_sequences: Count = 64  # most sequences that one decode step holds
     prefix_cache: bool = True
+    # What a decode node sets aside for a request: a key of decode_node.reservations.ADMISSIONS
+    admission: Annotated[str, OneOf(("on_demand", "reserve_max"))] = "on_demand"
 
 
 @dataclass(frozen=True, slots=True)

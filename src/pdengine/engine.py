@@ -49,7 +49,7 @@ class Engine:
             self.pool, kv.layout.page_tokens, repr(kv.layout), settings.prefix_cache
         )
         self._model = model
-        self._backend = build_backend(settings.attention, model.config, kv, settings.schedule)
+        self.backend = build_backend(settings.attention, model.config, kv, settings.schedule)
 
     @classmethod
     def load(
@@ -77,6 +77,11 @@ class Engine:
             dtype=dtype,
         )
         return cls(Model(config, weights), _kv_cache(layout, settings, device), settings)
+
+    def with_settings(self, settings: EngineSettings) -> "Engine":
+        """Another one over the same weights and KV memory, for comparisons: its page numbers are
+        its own, so only one of the two may own pages. Raises ConfigError."""
+        return Engine(self._model, self.kv, settings)
 
     @property
     def max_tokens(self) -> int:
@@ -149,7 +154,7 @@ class Engine:
         """float32 [len(rows), vocab]; a row that several choices sample from is computed once."""
         distinct = sorted(set(rows))
         at = torch.tensor(distinct, dtype=torch.int64, device=batch.device)
-        logits = self._model.forward(batch, self._backend, at)
+        logits = self._model.forward(batch, self.backend, at)
         if distinct == rows:
             return logits
         return logits[[distinct.index(row) for row in rows]]

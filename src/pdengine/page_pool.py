@@ -1,7 +1,7 @@
 """Who may use which page of KV memory. Page numbers only: no tensors, no I/O, no waiting.
 
     free ──redeem──> reserved ──commit──> used ──release──> free, or cached if labelled
-      └────take───────────────────────────^ └──share: one more reference, also of cached pages
+      └────take, draw─────────────────────^ └──share: one more reference, also of cached pages
     reserved, used ──drain──> draining ──drained──> free, or cached if labelled
 
 After every call (``check``) free + cached + reserved + used + draining = total, and promised <=
@@ -34,7 +34,7 @@ class PoolCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Promise:
-    """Room for ``num_pages`` pages, not yet pages. Redeemed or withdrawn, once."""
+    """Room for ``num_pages`` pages, not yet pages. Redeemed at once, or drawn on, or withdrawn."""
 
     num_pages: int
 
@@ -51,7 +51,7 @@ class PagePool:
         self._reserved: set[int] = set()
         self._references: Counter[int] = Counter()  # used pages only, each at least 1
         self._holds: Counter[int] = Counter()  # by tasks that are ending; the page may also be used
-        self._promises: set[Promise] = set()
+        self._promises: dict[Promise, int] = {}  # pages that are left of each
         self._num_promised = 0
         self._num_shared = 0
         self._labels: dict[int, bytes] = {}
@@ -84,25 +84,34 @@ class PagePool:
         if num_pages > self.num_available:
             return None
         promise = Promise(num_pages)
-        self._promises.add(promise)
+        self._promises[promise] = num_pages
         self._num_promised += num_pages
         return promise
 
     def withdraw(self, promise: Promise) -> None:
         """End a promise. One that was already redeemed or withdrawn is left alone."""
-        if promise in self._promises:
-            self._promises.remove(promise)
-            self._num_promised -= promise.num_pages
+        self._num_promised -= self._promises.pop(promise, 0)
 
     def redeem(self, promise: Promise, num_pages: int | None = None) -> list[int]:
         """Turn an open promise into reserved pages: all, or ``num_pages`` and waive the rest."""
         assert promise in self._promises, "this promise was redeemed or withdrawn before"
-        num_pages = promise.num_pages if num_pages is None else num_pages
-        assert 0 <= num_pages <= promise.num_pages
+        left = self._promises[promise]
+        num_pages = left if num_pages is None else num_pages
+        assert 0 <= num_pages <= left
         self.withdraw(promise)
         pages = [self._next_page() for _ in range(num_pages)]
         self._reserved.update(pages)
         return pages
+
+    def draw(self, promise: Promise) -> int | None:
+        """A used page out of an open promise, which is smaller by it; None when nothing is left."""
+        if not self._promises.get(promise):
+            return None
+        self._promises[promise] -= 1
+        self._num_promised -= 1
+        page = self._next_page()
+        self._references[page] += 1
+        return page
 
     def commit(self, pages: Sequence[int]) -> None:
         """Reserved pages whose content has arrived whole become used, with one reference."""
@@ -200,7 +209,7 @@ class PagePool:
         assert all(count > 0 for count in self._references.values())
         assert all(count > 0 for count in self._holds.values())
         assert self._num_shared == sum(count > 1 for count in self._references.values())
-        assert self._num_promised == sum(promise.num_pages for promise in self._promises)
+        assert self._num_promised == sum(self._promises.values())
         assert 0 <= self._num_promised <= len(self._free) + len(self._cached)
         assert self._labels == {page: label for label, page in self._pages_by_label.items()}
         assert self._cached.keys() <= self._labels.keys()

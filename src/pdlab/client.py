@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any
@@ -185,4 +186,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_orders(_stdin_lines(), _say))
+    with suppress(BrokenPipeError):  # whoever asked was killed
+        asyncio.run(serve_orders(_stdin_lines(), _say))

@@ -63,7 +63,12 @@ class ServingWriter:
             if path.exists():
                 raise ConfigError(f"{path}: exists; records are never written over")
             self._file = path.open("xb", buffering=0)
-        self._append("header", {"schema": header.schema, **asdict(header)})
+        try:
+            self._append("header", {"schema": header.schema, **asdict(header)})
+        except PdspanError:  # an empty file would be a record that cannot be read
+            self._file.close()
+            path.unlink()
+            raise
 
     def add_link(self, link: LinkRecord) -> int:
         """The place by which requests name this link."""

@@ -249,18 +249,15 @@ def _profiles(arguments: Namespace, kind: str) -> "list[LinkProfile]":
     from pdlab.link import LinkProfile
     from pdlab.quantities import parse_bits_per_s, parse_list, parse_seconds, parse_share
 
-    if kind == LOOPBACK:
-        return [LinkProfile()]
     rates: list[float | None] = [
         None if word.strip() == ANY else parse_bits_per_s(word)
         for word in arguments.rate.split(",")
     ]
     loss, jitter_s = parse_share(arguments.loss), parse_seconds(arguments.jitter)
-    return [
-        LinkProfile(rtt_s, rate, loss, jitter_s)
-        for rate in rates
-        for rtt_s in parse_list(arguments.rtt, parse_seconds)
-    ]
+    rtts_s = parse_list(arguments.rtt, parse_seconds)
+    if kind == LOOPBACK:
+        return [LinkProfile()]
+    return [LinkProfile(rtt_s, rate, loss, jitter_s) for rate in rates for rtt_s in rtts_s]
 
 
 def _whole(scenario: str, text: str) -> int:

@@ -105,8 +105,11 @@ def _add_exec(actions: Commands) -> None:
 def _up(arguments: Namespace) -> int:
     from pdlab.link import TcpSettings, keep_link
 
-    kind = "netem" if arguments.netem else "relay" if arguments.relay else "tun"
-    ports = [_port(text) for text in arguments.relay.split(",")] if arguments.relay else []
+    has_relay = arguments.relay is not None
+    kind = "netem" if arguments.netem else "relay" if has_relay else "tun"
+    ports = [_port(text) for text in arguments.relay.split(",")] if has_relay else []
+    if len(set(ports)) < len(ports):
+        raise ConfigError(f"link up --relay: {arguments.relay!r} names a port twice")
     tcp = TcpSettings(buffers=arguments.buffers, congestion=arguments.congestion)
     link = keep_link(arguments.name, kind, _profile(arguments), tcp)
     print(f"{arguments.name} is up: {_in_words(kind, link.profile)}")

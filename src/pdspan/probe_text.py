@@ -6,7 +6,7 @@ docs/probe.md explains each line.
 from collections.abc import Iterator, Sequence
 
 from kvtransfer import in_words
-from kvtransfer.path_advice import Advice, rate_in_words, time_in_words
+from kvtransfer.path_advice import Advice
 from kvtransfer.path_prediction import NoGain, Prediction, Shipping
 from pdspan.probe import Measured, Rate
 from pdspan.probe_report import ProbeReport, Question, assumptions, tokens_in_words
@@ -37,8 +37,8 @@ def _heading(report: ProbeReport) -> str:
 def _path_lines(measured: Measured) -> Iterator[str]:
     limits = measured.limits
     yield (
-        f"round trip  {time_in_words(measured.rtt_min_s)} at least,"
-        f" {time_in_words(measured.rtt_median_s)} in the median ({measured.num_pings} pings)"
+        f"round trip  {in_words.exact_time(measured.rtt_min_s)} at least,"
+        f" {in_words.exact_time(measured.rtt_median_s)} in the median ({measured.num_pings} pings)"
     )
     yield f"rate        {_rate(measured.one)}"
     if measured.several.num_connections > 1:
@@ -66,10 +66,10 @@ def _share(share: float | None) -> str:
 def _rate(rate: Rate) -> str:
     count = f"{rate.num_connections} connection{'s' if rate.num_connections > 1 else ''}"
     if not rate.sent_bytes:
-        return f"{rate_in_words(rate.bytes_per_s)} by {count}: given, not measured"
+        return f"{in_words.exact_rate(rate.bytes_per_s)} by {count}: given, not measured"
     growing = "" if rate.is_full else "; not steady yet, so the path may carry more"
     return (
-        f"{rate_in_words(rate.bytes_per_s)} by {count}"
+        f"{in_words.exact_rate(rate.bytes_per_s)} by {count}"
         f" ({in_words.size(rate.sent_bytes)} sent{growing})"
     )
 
@@ -107,8 +107,8 @@ def _mode_row(prediction: Prediction) -> tuple[str, ...]:
         in_words.size(prediction.frame_bytes),
         in_words.size(window) if window else "1 frame",
         str(prediction.num_connections),
-        time_in_words(prediction.transfer_s),
-        "unknown" if exposed is None else time_in_words(exposed),
+        in_words.exact_time(prediction.transfer_s),
+        "unknown" if exposed is None else in_words.exact_time(exposed),
         prediction.bound,
     )
 
@@ -137,12 +137,12 @@ def _verdict_lines(
     result: Shipping, question: Question, prefill: float, decode: float
 ) -> Iterator[str]:
     yield (
-        f"  {question.num_tokens} tokens: {time_in_words(result.shipped_s)} when shipped"
+        f"  {question.num_tokens} tokens: {in_words.exact_time(result.shipped_s)} when shipped"
         f" ({question.num_tokens} / {tokens_in_words(prefill)} + what `{question.mode}` leaves"
         " exposed),"
     )
     yield (
-        f"  {time_in_words(result.local_s)} at the decode node"
+        f"  {in_words.exact_time(result.local_s)} at the decode node"
         f" ({question.num_tokens} / {tokens_in_words(decode)})"
     )
     if result.from_tokens is not None:
@@ -151,7 +151,7 @@ def _verdict_lines(
         yield "  shipping gives no prompt its first token earlier:"
         yield f"  {_why_not(result, question, decode)}"
     yield (
-        f"  either way it takes {time_in_words(result.local_s)} of prefill per prompt off the"
+        f"  either way it takes {in_words.exact_time(result.local_s)} of prefill per prompt off the"
         " decode node, which generates meanwhile"
     )
 
@@ -163,6 +163,6 @@ def _why_not(result: Shipping, question: Question, decode: float) -> str:
         return f"the path carries less than the decode node's {tokens_in_words(decode)} tokens/s"
     return (
         f"even of {question.model.max_tokens} tokens `{question.mode}` leaves"
-        f" {time_in_words(result.longest_exposed_s)} exposed, and prefill gains"
-        f" {time_in_words(result.longest_gain_s)}"
+        f" {in_words.exact_time(result.longest_exposed_s)} exposed, and prefill gains"
+        f" {in_words.exact_time(result.longest_gain_s)}"
     )

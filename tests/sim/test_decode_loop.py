@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from decode_node.group import Group
 from decode_node.loop import DecodeLoop
-from decode_node.reservations import Reservation, reserve, take_for_prompt
+from decode_node.reservations import ADMISSIONS, Reservation, reserve, take_for_prompt
 from fake_engine import FakeEngine, alone, first_tokens, kv_of
 from gated_compute import GatedCompute, settle
 from pdcore.errors import InternalError, NoCapacity, PromptTooLong
@@ -96,6 +96,7 @@ class DecodeLoopMachine(RuleBasedStateMachine):
         step_tokens=st.integers(1, 8),
         max_sequences=st.integers(1, 5),
         prefix_cache=st.booleans(),
+        admission=st.sampled_from(sorted(ADMISSIONS)),
     )
     def start(
         self,
@@ -104,7 +105,9 @@ class DecodeLoopMachine(RuleBasedStateMachine):
         step_tokens: int,
         max_sequences: int,
         prefix_cache: bool,
+        admission: str,
     ) -> None:
+        self.admission = ADMISSIONS[admission]
         self.engine = FakeEngine(num_pages, page_tokens, prefix_cache=prefix_cache)
         self.compute = GatedCompute()
         self.loop = DecodeLoop(
@@ -128,12 +131,15 @@ class DecodeLoopMachine(RuleBasedStateMachine):
             return
         engine = self.engine
         try:
-            pages, num_cached = take_for_prompt(engine.pool, engine.prefix, engine.layout, request)
+            room = take_for_prompt(
+                engine.pool, engine.prefix, engine.layout, request, self.admission
+            )
         except (NoCapacity, PromptTooLong):
             return
-        assert not self.in_flight_pages() & set(pages[num_cached // engine.layout.page_tokens :])
+        fresh = room.pages[room.num_cached // engine.layout.page_tokens :]
+        assert not self.in_flight_pages() & set(fresh)
         group = self.follow(request)
-        self.loop.join_prompt(group, pages, num_cached)
+        self.loop.join_prompt(group, room)
         self.settle()
 
     @rule(request=requests)
@@ -141,7 +147,7 @@ class DecodeLoopMachine(RuleBasedStateMachine):
         if self.loop.num_preempted:
             return
         try:
-            reservation = reserve(self.engine.pool, self.engine.layout, request)
+            reservation = reserve(self.engine.pool, self.engine.layout, request, self.admission)
         except (NoCapacity, PromptTooLong):
             return
         self.transfers.append(Transfer(request, reservation))
@@ -242,6 +248,20 @@ class DecodeLoopMachine(RuleBasedStateMachine):
             assert not self.compute.is_busy
 
     @invariant()
+    def who_has_reserved_all_is_never_preempted(self) -> None:
+        if hasattr(self, "engine") and self.admission.lasts:
+            assert self.loop.num_preempted == 0
+
+    @invariant()
+    def use_is_within_what_is_set_aside(self) -> None:
+        if hasattr(self, "engine"):
+            use = self.loop.kv_use()
+            assert 0 <= use.live_tokens <= use.reserved_tokens
+            assert (
+                use.reserved_tokens <= self.engine.pool.num_pages * self.engine.layout.page_tokens
+            )
+
+    @invariant()
     def the_oldest_come_first(self) -> None:
         if hasattr(self, "engine") and self.compute.is_busy:
             members = self.compute.args[0].members
@@ -284,10 +304,10 @@ class DecodeLoopMachine(RuleBasedStateMachine):
 
     def commit(self, transfer: Transfer) -> None:
         self.transfers.remove(transfer)
-        pages = transfer.reservation.commit()
+        room = transfer.reservation.commit()
         transfer.reservation.give_back()
         group = self.follow(transfer.request)
-        self.loop.join_received(group, pages, first_tokens(transfer.request))
+        self.loop.join_received(group, room, first_tokens(transfer.request))
         self.settle()
 
     def follow(self, request: GenerationRequest) -> Group:

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 
 from decode_node.loop import DecodeLoop
+from decode_node.reservations import ADMISSIONS
 from decode_node.service import DecodeService
 from fake_engine import FakeEngine
 from kvtransfer.channels import Pairs
@@ -211,7 +212,8 @@ async def decode_node(
         loop = DecodeLoop(engine, compute, EngineSettings(**engine_settings), metrics)
         receiver = KvReceiver(Identity(info.name, info.epoch), engine.layout, engine.kv, transfer)
         receiver.add_to(server)
-        service = DecodeService(info, engine, loop, receiver, drain, metrics)
+        admission = ADMISSIONS["on_demand"]
+        service = DecodeService(info, engine, loop, receiver, drain, metrics, admission)
         decode_pb2_grpc.add_DecodeServicer_to_server(service, server)
         async with background(loop.run()), _serving(server, info, compute) as channel:
             yield LoopbackNode(info, engine, compute, drain, metrics, channel, loop, service)

@@ -28,7 +28,7 @@ def build_backend(
     if schedule not in SCHEDULES:
         known = ", ".join(SCHEDULES)
         raise ConfigError(f"engine.schedule is {schedule!r}; one of {known}")
-    return BACKENDS[backend_name(name, config, kv)](config, kv, SCHEDULES[schedule])
+    return BACKENDS[backend_name(name, config, kv)](config, kv, schedule)
 
 
 def backend_name(name: str, config: ModelConfig, kv: KvCache) -> str:

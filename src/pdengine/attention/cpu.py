@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdcore.errors import ConfigError
-from pdengine.attention.schedules import Row, Schedule, View, Work
+from pdengine.attention.adaptive import Adaptive
+from pdengine.attention.calibration import costs_of
+from pdengine.attention.schedules import ADAPTIVE, FIXED, Row, Schedule, View, Work
 from pdengine.batch import StepBatch
 from pdengine.config import ModelConfig
 from pdengine.kernels.library import (
@@ -25,6 +27,7 @@ from pdengine.kernels.library import (
     TILE_FIELDS,
     Layer,
     kernels,
+    processor,
     unavailable,
 )
 from pdengine.kv_cache import KvCache
@@ -50,12 +53,19 @@ def unsupported(config: ModelConfig, kv: KvCache) -> str | None:
     return unavailable()
 
 
-def build_cpu(config: ModelConfig, kv: KvCache, schedule: Schedule) -> "CpuAttention":
-    """Raises ConfigError where the kernels cannot serve the model."""
+def build_cpu(config: ModelConfig, kv: KvCache, schedule: str) -> "CpuAttention":
+    """``schedule`` is one of ``SCHEDULES``; adaptive measures the machine, unless that was done.
+    Raises ConfigError where the kernels cannot serve the model."""
     reason = unsupported(config, kv)
     if reason is not None:
         raise ConfigError(f"engine.attention is 'cpu', but {reason}")
-    return CpuAttention(config, kv, schedule)
+    if schedule != ADAPTIVE:
+        return CpuAttention(config, kv, FIXED[schedule])
+
+    def build(fixed: Schedule) -> CpuAttention:
+        return CpuAttention(config, kv, fixed)
+
+    return build(Adaptive(costs_of(build, config, kv, processor())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,10 @@ class CpuAttention:
 
     def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self._kv.store(layer, self._store_rows, k, v)
+        return self.attend(layer, q)
+
+    def attend(self, layer: int, q: Tensor) -> Tensor:
+        """As ``run``, with keys and values that are in the cache already."""
         window = self._config.layer_windows[layer]
         plan, q = self._plans[window], q.contiguous()
         out = torch.empty_like(q)

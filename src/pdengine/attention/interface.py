@@ -10,7 +10,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-from pdengine.attention.schedules import Schedule
 from pdengine.batch import StepBatch
 from pdengine.config import ModelConfig
 from pdengine.kv_cache import KvCache
@@ -28,4 +27,4 @@ class AttentionBackend(Protocol):
         """
 
 
-Builder = Callable[[ModelConfig, KvCache, Schedule], AttentionBackend]
+Builder = Callable[[ModelConfig, KvCache, str], AttentionBackend]  # with a schedule's name

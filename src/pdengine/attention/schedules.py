@@ -3,8 +3,9 @@
 A row is one query token with its context. ``per_row`` takes each row as one piece, divided evenly
 in order; ``split`` cuts long contexts into parts of nearly equal size, about two for each worker;
 ``workqueue`` cuts into smaller pieces, of which whoever is free takes the next.
-Parts of one row are merged afterwards. All KV heads of a token stay together: they are neighbours
-in memory, and read as fast as it goes only that way.
+Parts of one row are merged afterwards. Which of them suits a step, ``adaptive`` decides. All KV
+heads of a token stay together: they are neighbours in memory, and read as fast as it goes only that
+way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -82,12 +83,14 @@ def workqueue(view: View) -> Work:
     return Work(pieces, takes_turns=True)
 
 
-DEFAULT_SCHEDULE = "workqueue"
-SCHEDULES: Mapping[str, Schedule] = {
+FIXED: Mapping[str, Schedule] = {
     "per_row": per_row,
     "split": split,
     "workqueue": workqueue,
 }
+ADAPTIVE = "adaptive"
+SCHEDULES = (*FIXED, ADAPTIVE)
+DEFAULT_SCHEDULE = "workqueue"
 
 
 def _whole(row: Row, view: View) -> Piece:

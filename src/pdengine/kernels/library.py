@@ -100,7 +100,7 @@ def _recipe() -> Recipe:
         libraries=_openmp_of_torch(),
         purpose="fast code for this CPU",
         language="C++",
-        machine=f"{platform.machine()} {_processor()} {torch.__version__}",
+        machine=f"{platform.machine()} {processor()} {torch.__version__}",
     )
 
 
@@ -110,7 +110,7 @@ def _openmp_of_torch() -> tuple[str, ...]:
     return tuple(str(path) for path in sorted(folder.glob("libgomp*.so*")))
 
 
-def _processor() -> str:
+def processor() -> str:
     """Its model and instruction sets."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

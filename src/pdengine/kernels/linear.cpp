@@ -3,6 +3,12 @@
 
 #include <omp.h>
 
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+#include <vector>
+
 #include "vectors.h"
 
 namespace {
@@ -34,14 +40,55 @@ inline void block(const float* x, const T* weight, int64_t num_in, int first,
     for (int o = 0; o < N; ++o) out[i][first + o] = sum(sums[i][o]);
 }
 
-template <int INS, typename T>
-inline void narrow_blocks(const float* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
+#if defined(__AVX512BF16__)
+
+constexpr int PAIR_LANES = 2 * LANES;
+
+inline __m512bh pairs(const Bfloat16* p) { return (__m512bh)_mm512_loadu_si512(p); }
+
+inline __m256 half(__m512 v) {
+  return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+}
+
+// The sums of four vectors, in a third of the steps of one after the other.
+inline void sum_four(const __m512* v, float* sums) {
+  const __m256 first = _mm256_hadd_ps(half(v[0]), half(v[1]));
+  const __m256 all = _mm256_hadd_ps(first, _mm256_hadd_ps(half(v[2]), half(v[3])));
+  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+}
+
+// The same where both are bfloat16 and ``num_in`` is a multiple of PAIR_LANES: one instruction
+// multiplies pairs of neighbours and adds up both products, in float32.
+template <int INS, int N>
+inline void block(const Bfloat16* x, const Bfloat16* weight, int64_t num_in, int first,
+                  float (*out)[OUTS]) {
+  __m512 sums[INS][N] = {};
+  weight += first * num_in;
+  for (int64_t k = 0; k < num_in; k += PAIR_LANES) {
+    __m512bh weights[N];
+    for (int o = 0; o < N; ++o) {
+      weights[o] = pairs(weight + o * num_in + k);
+      _mm_prefetch(weight + (o + OUTS) * num_in + k, _MM_HINT_T0);  // of the next block
+    }
+    for (int i = 0; i < INS; ++i) {
+      const __m512bh values = pairs(x + i * num_in + k);
+      for (int o = 0; o < N; ++o) sums[i][o] = _mm512_dpbf16_ps(sums[i][o], values, weights[o]);
+    }
+  }
+  static_assert(N == 4, "as many as are summed up together");
+  for (int i = 0; i < INS; ++i) sum_four(sums[i], out[i] + first);
+}
+
+#endif
+
+template <int INS, typename X, typename T>
+inline void narrow_blocks(const X* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
   for (int first = 0; first < OUTS; first += NARROW)
     block<INS, NARROW>(x, weight, num_in, first, out);
 }
 
-template <typename T>
-void blocks_of(int ins, const float* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
+template <typename X, typename T>
+void blocks_of(int ins, const X* x, const T* weight, int64_t num_in, float (*out)[OUTS]) {
   switch (ins) {
     case 1: return block<1, OUTS>(x, weight, num_in, 0, out);
     case 2: return block<2, OUTS>(x, weight, num_in, 0, out);
@@ -69,10 +116,10 @@ inline void put(Bfloat16* p, float value) {
   *p = lanes[0];
 }
 
-// ``x`` is float32 [num_rows, num_in], whatever the weights are; ``num_out`` a multiple of OUTS.
-// ``scales``: a factor for each row of W, or none.
-template <typename W, typename T>
-void linear(const float* x, const W* weight, const float* scales, const T* bias, int64_t num_rows,
+// ``x`` is [num_rows, num_in]: float32 whatever the weights are, or bfloat16 as they; ``num_out`` a
+// multiple of OUTS. ``scales``: a factor for each row of W, or none.
+template <typename X, typename W, typename T>
+void linear(const X* x, const W* weight, const float* scales, const T* bias, int64_t num_rows,
             int64_t num_in, int64_t num_out, int num_threads, T* out) {
   if (!num_rows) return;
   const int64_t num_blocks = num_out / OUTS;
@@ -95,6 +142,20 @@ void linear(const float* x, const W* weight, const float* scales, const T* bias,
   }
 }
 
+void linear_bfloat16(const Bfloat16* x, const Bfloat16* weight, const Bfloat16* bias,
+                     int64_t num_rows, int64_t num_in, int64_t num_out, int num_threads,
+                     Bfloat16* out) {
+#if defined(__AVX512BF16__)
+  if (num_in % PAIR_LANES == 0) {
+    linear(x, weight, nullptr, bias, num_rows, num_in, num_out, num_threads, out);
+    return;
+  }
+#endif
+  std::vector<float> wide(num_rows * num_in);
+  for (size_t i = 0; i < wide.size(); i += LANES) store(wide.data() + i, load(x + i));
+  linear(wide.data(), weight, nullptr, bias, num_rows, num_in, num_out, num_threads, out);
+}
+
 }  // namespace
 
 extern "C" {
@@ -105,10 +166,11 @@ void pdspan_linear_float32(const float* x, const void* weight, const void* bias,
          num_in, num_out, num_threads, static_cast<float*>(out));
 }
 
-void pdspan_linear_bfloat16(const float* x, const void* weight, const void* bias, int64_t num_rows,
+void pdspan_linear_bfloat16(const void* x, const void* weight, const void* bias, int64_t num_rows,
                             int64_t num_in, int64_t num_out, int num_threads, void* out) {
-  linear(x, static_cast<const Bfloat16*>(weight), nullptr, static_cast<const Bfloat16*>(bias),
-         num_rows, num_in, num_out, num_threads, static_cast<Bfloat16*>(out));
+  linear_bfloat16(static_cast<const Bfloat16*>(x), static_cast<const Bfloat16*>(weight),
+                  static_cast<const Bfloat16*>(bias), num_rows, num_in, num_out, num_threads,
+                  static_cast<Bfloat16*>(out));
 }
 
 void pdspan_linear_int8_float32(const float* x, const int8_t* weight, const float* scales,

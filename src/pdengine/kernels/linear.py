@@ -25,12 +25,13 @@ _TRIALS = 3
 
 
 def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``[rows, in]`` by ``[out, in]``, computed in float32 and rounded once."""
-    wide = x.float().contiguous()
+    """``[rows, in]`` by ``[out, in]``, both of one dtype; added up in float32 and rounded once."""
+    assert x.dtype == weight.dtype
+    x = x.contiguous()
     out = torch.empty(len(x), len(weight), dtype=weight.dtype)
     function = getattr(kernels(), f"pdspan_linear_{DTYPES[weight.dtype]}")
     function(
-        wide.data_ptr(),
+        x.data_ptr(),
         weight.data_ptr(),
         None if bias is None else bias.data_ptr(),
         *(len(x), weight.shape[1], len(weight)),

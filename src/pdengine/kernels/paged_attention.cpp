@@ -8,6 +8,10 @@
 
 #include <atomic>
 
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
 #include "vectors.h"
 
 namespace {
@@ -15,7 +19,7 @@ namespace {
 constexpr int SCORES = 16;      // keys of a decode row's inner loop
 constexpr int WIDE = 2;         // vectors that a prefill tile's inner loops keep for each row
 constexpr int MAX_DIM = 256;
-constexpr int PADDED_DIM = MAX_DIM + 16;
+constexpr int PADDED_DIM = MAX_DIM + 16;  // a multiple of 64 bytes, and no power of two
 constexpr int MAX_GROUPS = 16;  // query heads that share a KV head
 constexpr int BLOCK = 64;       // keys of a prefill tile's inner loop
 constexpr int ROWS = 4;         // query rows that share each load of a key or a value
@@ -255,14 +259,14 @@ void decode(const Layer& layer, const T* q, const int32_t* tables, int64_t table
 }
 
 // A block of keys, transposed, and of values, of one KV head; one for each thread.
-struct Block {
+struct WideBlock {
   alignas(64) float keys[MAX_DIM][BLOCK];
   alignas(64) float values[BLOCK][PADDED_DIM];
 };
 
 template <typename T>
 void read_block(const Layer& layer, const int32_t* table, int kv_head, int64_t first, int num,
-                Block& block) {
+                WideBlock& block) {
   for (int t = 0; t < BLOCK; ++t) {
     if (t >= num) {  // masked; but a weight of 0 times what was here may be no number
       for (int d = 0; d < layer.head_dim; ++d) block.keys[d][t] = block.values[t][d] = 0;
@@ -282,16 +286,57 @@ constexpr int TILE_ROWS = 64;
 
 // The rows of one tile and query head.
 struct TileState {
-  alignas(64) float queries[TILE_ROWS][MAX_DIM];
   alignas(64) float values[TILE_ROWS][PADDED_DIM];
   alignas(64) float scores[ROWS][BLOCK];
   float highest[TILE_ROWS];
   float total[TILE_ROWS];
 };
 
+struct WideState : TileState {
+  alignas(64) float queries[TILE_ROWS][MAX_DIM];
+
+  template <typename T>
+  void take_query(int row, const T* query, int dim, float scale) {
+    for (int d = 0; d < dim; d += LANES)
+      store(queries[row] + d, load(query + d) * spread(scale));
+  }
+};
+
+// Scores of row ``row``, in place ``r``, become weights; what its values were weighted by before
+// fades. Only keys [low, high) are seen.
+inline void weigh(int dim, int low, int high, int row, int r, TileState& state) {
+  float* scores = state.scores[r];
+  for (int k = 0; k < low; ++k) scores[k] = -INFINITY;
+  for (int k = high; k < BLOCK; ++k) scores[k] = -INFINITY;
+  Vec most = load(scores);
+  for (int k = LANES; k < BLOCK; k += LANES) most = larger(most, load(scores + k));
+  float lanes[LANES], highest = state.highest[row];
+  store(lanes, most);
+  for (int i = 0; i < LANES; ++i) highest = lanes[i] > highest ? lanes[i] : highest;
+  if (highest == -INFINITY) {  // this row has seen no key yet
+    std::memset(scores, 0, BLOCK * sizeof(float));
+    return;
+  }
+  const float faded = exponential(state.highest[row] - highest);
+  Vec sums = {};
+  for (int k = 0; k < BLOCK; k += LANES) {
+    const Vec weights = exponential(load(scores + k) - spread(highest));
+    store(scores + k, weights);
+    sums += weights;
+  }
+  state.total[row] = state.total[row] * faded + sum(sums);
+  state.highest[row] = highest;
+  if (faded != 1.0f)
+    for (int d = 0; d < dim; d += LANES) {
+      float* values = state.values[row] + d;
+      store(values, load(values) * spread(faded));
+    }
+}
+
 // Rows [row, row + ROWS) over one block; of row r only keys [low[r], high[r]) are seen.
-inline void step_rows(int dim, const Block& block, const int* low, const int* high, int row,
-                      TileState& state) {
+inline void step_rows(const Layer& layer, const WideBlock& block, const int* low, const int* high,
+                      int row, WideState& state) {
+  const int dim = layer.head_dim;
   for (int k = 0; k < BLOCK; k += WIDE * LANES) {
     Vec sums[ROWS][WIDE] = {};
     for (int d = 0; d < dim; ++d) {
@@ -305,34 +350,7 @@ inline void step_rows(int dim, const Block& block, const int* low, const int* hi
     for (int r = 0; r < ROWS; ++r)
       for (int w = 0; w < WIDE; ++w) store(state.scores[r] + k + w * LANES, sums[r][w]);
   }
-  for (int r = 0; r < ROWS; ++r) {
-    float* scores = state.scores[r];
-    for (int k = 0; k < low[r]; ++k) scores[k] = -INFINITY;
-    for (int k = high[r]; k < BLOCK; ++k) scores[k] = -INFINITY;
-    Vec most = load(scores);
-    for (int k = LANES; k < BLOCK; k += LANES) most = larger(most, load(scores + k));
-    float lanes[LANES], highest = state.highest[row + r];
-    store(lanes, most);
-    for (int i = 0; i < LANES; ++i) highest = lanes[i] > highest ? lanes[i] : highest;
-    if (highest == -INFINITY) {  // this row has seen no key yet
-      std::memset(scores, 0, BLOCK * sizeof(float));
-      continue;
-    }
-    const float faded = exponential(state.highest[row + r] - highest);
-    Vec sums = {};
-    for (int k = 0; k < BLOCK; k += LANES) {
-      const Vec weights = exponential(load(scores + k) - spread(highest));
-      store(scores + k, weights);
-      sums += weights;
-    }
-    state.total[row + r] = state.total[row + r] * faded + sum(sums);
-    state.highest[row + r] = highest;
-    if (faded != 1.0f)
-      for (int d = 0; d < dim; d += LANES) {
-        float* values = state.values[row + r] + d;
-        store(values, load(values) * spread(faded));
-      }
-  }
+  for (int r = 0; r < ROWS; ++r) weigh(dim, low[r], high[r], row + r, r, state);
   for (int d = 0; d < dim; d += WIDE * LANES) {  // past the last dimension lie zeros
     Vec sums[ROWS][WIDE];
     for (int r = 0; r < ROWS; ++r)
@@ -351,20 +369,123 @@ inline void step_rows(int dim, const Block& block, const int* low, const int* hi
 }
 
 template <typename T>
+struct Means {
+  using Block = WideBlock;
+  using State = WideState;
+};
+
+#if defined(__AVX512BF16__)
+
+// bfloat16 as it is, in pairs: one instruction multiplies 16 pairs of each and adds up both products.
+constexpr int PAIRS_WIDE = 4;  // vectors that its inner loops keep for each row
+
+struct PairBlock {
+  alignas(64) uint32_t keys[MAX_DIM / 2][BLOCK];    // two dimensions of a key
+  alignas(64) uint32_t values[BLOCK / 2][MAX_DIM];  // one dimension of two values
+};
+
+struct PairState : TileState {
+  alignas(64) uint32_t queries[TILE_ROWS][MAX_DIM / 2];
+  alignas(64) uint32_t weights[ROWS][BLOCK / 2];
+
+  void take_query(int row, const Bfloat16* query, int dim, float) {
+    std::memcpy(queries[row], query, dim * sizeof(Bfloat16));
+  }
+};
+
+template <>
+struct Means<Bfloat16> {
+  using Block = PairBlock;
+  using State = PairState;
+};
+
+inline __m512bh pairs(const uint32_t* p) { return (__m512bh)_mm512_load_si512(p); }
+
+inline __m512bh pair_everywhere(uint32_t pair) { return (__m512bh)_mm512_set1_epi32(pair); }
+
+template <typename T>
+void read_block(const Layer& layer, const int32_t* table, int kv_head, int64_t first, int num,
+                PairBlock& block) {
+  const int dim = layer.head_dim;
+  for (int t = 0; t < BLOCK; ++t)
+    if (t < num) {
+      const T* key = token_at<T>(layer, table, first + t) + kv_head * dim;
+      for (int d = 0; d < dim; d += 2) std::memcpy(&block.keys[d / 2][t], key + d, 4);
+    } else {
+      for (int d = 0; d < dim; d += 2) block.keys[d / 2][t] = 0;
+    }
+  for (int t = 0; t < BLOCK; t += 2)
+    for (int d = 0; d < dim; d += LANES) {
+      Words both = {};
+      for (int i = 0; i < 2; ++i) {
+        if (t + i >= num) continue;  // masked; but a weight of 0 times no number is no number
+        const T* value = token_at<T>(layer, table, first + t + i) + kv_head * dim;
+        Halves halves;
+        std::memcpy(&halves, value + layer.value_offset + d, sizeof halves);
+        both |= __builtin_convertvector(halves, Words) << (16 * i);
+      }
+      std::memcpy(&block.values[t / 2][d], &both, sizeof both);
+    }
+}
+
+inline void step_rows(const Layer& layer, const PairBlock& block, const int* low, const int* high,
+                      int row, PairState& state) {
+  static_assert(BLOCK == PAIRS_WIDE * LANES, "all keys of a block at once");
+  const int dim = layer.head_dim;
+  __m512 sums[ROWS][PAIRS_WIDE] = {};
+  for (int d = 0; d < dim / 2; ++d) {
+    __m512bh keys[PAIRS_WIDE];
+    for (int w = 0; w < PAIRS_WIDE; ++w) keys[w] = pairs(block.keys[d] + w * LANES);
+    for (int r = 0; r < ROWS; ++r) {
+      const __m512bh query = pair_everywhere(state.queries[row + r][d]);
+      for (int w = 0; w < PAIRS_WIDE; ++w) sums[r][w] = _mm512_dpbf16_ps(sums[r][w], keys[w], query);
+    }
+  }
+  for (int r = 0; r < ROWS; ++r) {
+    for (int w = 0; w < PAIRS_WIDE; ++w)
+      _mm512_store_ps(state.scores[r] + w * LANES,
+                      _mm512_mul_ps(sums[r][w], _mm512_set1_ps(layer.scale)));
+    weigh(dim, low[r], high[r], row + r, r, state);
+    for (int k = 0; k < BLOCK; k += LANES) {
+      const __m256bh narrow = _mm512_cvtneps_pbh(_mm512_load_ps(state.scores[r] + k));
+      std::memcpy(state.weights[r] + k / 2, &narrow, sizeof narrow);
+    }
+  }
+  for (int d = 0; d < dim; d += PAIRS_WIDE * LANES) {  // past the last dimension nobody reads
+    for (int r = 0; r < ROWS; ++r)
+      for (int w = 0; w < PAIRS_WIDE; ++w)
+        sums[r][w] = _mm512_load_ps(state.values[row + r] + d + w * LANES);
+    for (int k = 0; k < BLOCK / 2; ++k) {
+      __m512bh values[PAIRS_WIDE];
+      for (int w = 0; w < PAIRS_WIDE; ++w) values[w] = pairs(block.values[k] + d + w * LANES);
+      for (int r = 0; r < ROWS; ++r) {
+        const __m512bh weight = pair_everywhere(state.weights[r][k]);
+        for (int w = 0; w < PAIRS_WIDE; ++w)
+          sums[r][w] = _mm512_dpbf16_ps(sums[r][w], values[w], weight);
+      }
+    }
+    for (int r = 0; r < ROWS; ++r)
+      for (int w = 0; w < PAIRS_WIDE; ++w)
+        _mm512_store_ps(state.values[row + r] + d + w * LANES, sums[r][w]);
+  }
+}
+
+#endif
+
+template <typename T>
 void run_tile(const Layer& layer, const T* q, const int32_t* table, const Tile& tile, int window,
-              Block& block, TileState* states, T* out) {
+              typename Means<T>::Block& block, typename Means<T>::State* states, T* out) {
   const int dim = layer.head_dim, groups = layer.num_heads / layer.num_kv_heads;
   const int rows = (tile.num_rows + ROWS - 1) / ROWS * ROWS;
   for (int g = 0; g < groups; ++g) {
-    TileState& state = states[g];
+    typename Means<T>::State& state = states[g];
     for (int r = 0; r < rows; ++r) {
       state.highest[r] = -INFINITY;
       state.total[r] = 0;
       std::memset(state.values[r], 0, dim * sizeof(float));
       const int64_t row = tile.first_row + (r < tile.num_rows ? r : tile.num_rows - 1);
       const T* query = q + (row * layer.num_heads + tile.kv_head * groups + g) * dim;
-      for (int d = 0; d < dim; d += LANES)
-        store(state.queries[r] + d, load(query + d) * spread(layer.scale));
+      state.take_query(r, query, dim, layer.scale);
     }
   }
   const int64_t end = static_cast<int64_t>(tile.position) + tile.num_rows;
@@ -383,7 +504,7 @@ void run_tile(const Layer& layer, const T* q, const int32_t* table, const Tile& 
         sees |= low[r] < high[r];
       }
       if (sees)
-        for (int g = 0; g < groups; ++g) step_rows(dim, block, low, high, row, states[g]);
+        for (int g = 0; g < groups; ++g) step_rows(layer, block, low, high, row, states[g]);
     }
   }
   for (int g = 0; g < groups; ++g)
@@ -402,8 +523,8 @@ void prefill(const Layer& layer, const T* q, const int32_t* tables, int64_t tabl
   std::atomic<int> next{0};
 #pragma omp parallel num_threads(num_threads)
   {
-    Block* block = new Block();
-    TileState* states = new TileState[groups]();
+    auto* block = new typename Means<T>::Block();
+    auto* states = new typename Means<T>::State[groups]();
     for (int i = next++; i < num_tiles; i = next++)
       run_tile(layer, q, tables + tiles[i].table * table_stride, tiles[i], window, *block, states,
                out);

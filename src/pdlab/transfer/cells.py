@@ -72,7 +72,7 @@ def cell_of(trial: Trial, lane: Lane, bench: Bench, case: str = "") -> Cell:
         page_bytes=trial.page_bytes,
         payload_bytes=trial.payload_bytes,
         stripes=max((t.stripes for t in told), default=RAW_TCP_ARMS.get(lane.arm, 1)),
-        window_bytes=(told[-1].window_bytes or None) if told else None,
+        window_bytes=_window_bytes(told),
         frame_bytes=told[-1].frame_bytes if told else None,
         goodput_bps=tuple(sample.goodput_bps for sample in samples),
         median_goodput_bps=_median_bps(lane),
@@ -117,6 +117,12 @@ def _median_bps(lane: Lane) -> float:
 def _median_of(values: Iterable[float]) -> float | None:
     found = list(values)
     return median(found) if found else None
+
+
+def _window_bytes(told: Sequence[Told]) -> int | None:
+    """Of most repetitions: that of one may be narrow, while the round trip is in doubt."""
+    windows = [t.window_bytes for t in told]
+    return (int(median(windows)) or None) if windows else None
 
 
 def _rss_growth_bytes(lane: Lane) -> int | None:

@@ -134,7 +134,7 @@ def _serving(path: Path) -> Iterator[str]:
         raise ConfigError(f"{path}: not the bars of serving ({error})") from None
     yield "\n## Bars of serving\n"
     yield f"By `make bench-serving`, commit {commit}; records in [serving](serving).\n"
-    yield "| what | at most | measured (95 % interval) | |"
+    yield "| what | at most | measured (interval of the median; the range, of fewer than 6) | |"
     yield "|---|---|---|---|"
     yield from lines
 

@@ -8,7 +8,7 @@ import pytest
 
 from decode_node.group import Deltas, Group
 from decode_node.loop import DecodeLoop
-from decode_node.reservations import reserve, take_for_prompt
+from decode_node.reservations import ADMISSIONS, Reservation, reserve, take_for_prompt
 from fake_engine import FakeEngine, alone, first_tokens, kv_of
 from gated_compute import GatedCompute, settle
 from pdcore.errors import InternalError
@@ -43,19 +43,24 @@ class Node:
         while self.compute.is_busy:
             await self.steps()
 
-    def prompt(self, asked: GenerationRequest) -> Group:
+    def prompt(self, asked: GenerationRequest, admission: str = "on_demand") -> Group:
         engine, group = self.engine, Group(asked)
-        pages, num_cached = take_for_prompt(engine.pool, engine.prefix, engine.layout, asked)
-        self.loop.join_prompt(group, pages, num_cached)
+        room = take_for_prompt(
+            engine.pool, engine.prefix, engine.layout, asked, ADMISSIONS[admission]
+        )
+        self.loop.join_prompt(group, room)
         return group
 
-    def received(self, asked: GenerationRequest) -> Group:
+    def received(self, asked: GenerationRequest, admission: str = "on_demand") -> Group:
         engine, group = self.engine, Group(asked)
-        reservation = reserve(engine.pool, engine.layout, asked)
+        reservation = reserve(engine.pool, engine.layout, asked, ADMISSIONS[admission])
         pages = reservation.open(engine.layout.num_pages(len(asked.prompt_token_ids)))
         engine.kv.store(pages, 0, kv_of(asked.prompt_token_ids))
         self.loop.join_received(group, reservation.commit(), first_tokens(asked))
         return group
+
+    def arriving(self, asked: GenerationRequest) -> Reservation:
+        return reserve(self.engine.pool, self.engine.layout, asked, ADMISSIONS["on_demand"])
 
     def in_use(self) -> int:
         self.engine.pool.check()
@@ -194,7 +199,7 @@ async def test_a_transfer_cannot_write_to_a_page_that_a_step_still_copies() -> N
         group = node.received(asked)
         await settle()
         node.loop.stop_choice(group, 1)
-        arriving = reserve(node.engine.pool, node.engine.layout, request(8, 1))
+        arriving = node.arriving(request(8, 1))
         node.engine.kv.spoil(arriving.open(2))
         await node.to_the_end()
         arriving.give_back()
@@ -317,7 +322,7 @@ async def test_a_preempted_member_takes_what_the_prefix_cache_kept() -> None:
 async def test_a_preempted_member_that_comes_back_is_still_the_older_one() -> None:
     node = Node(num_pages=8, page_tokens=2)
     engine = node.engine
-    arriving = reserve(engine.pool, engine.layout, request(1, 8))
+    arriving = node.arriving(request(1, 8))
     held = engine.pool.take(4)
     async with node.running():
         old, young = node.prompt(request(3, 6)), Group(request(1, 8))
@@ -362,3 +367,51 @@ async def test_a_step_that_fails_after_its_only_member_left() -> None:
         await node.steps()
         assert not node.compute.is_busy
     assert node.in_use() == 0
+
+
+@pytest.mark.parametrize("num_choices", [1, 3])
+@pytest.mark.parametrize("how", ["prompt", "received"])
+async def test_who_has_reserved_all_draws_from_it_and_gives_the_rest_back(
+    how: str, num_choices: int
+) -> None:
+    node = Node(num_pages=12, page_tokens=4)
+    asked = request(5, 6, num_choices=num_choices)
+    total = num_choices * 3
+    async with node.running():
+        group = getattr(node, how)(asked, "reserve_max")
+        assert node.in_use() == total
+        others = node.engine.pool.take(12 - total)
+        assert others is not None
+        await settle()
+        while node.compute.is_busy and not group.is_finished:
+            assert node.in_use() == 12
+            await node.steps()
+        assert node.in_use() == 12 - total
+    assert await output(group, num_choices - 1) == alone(asked, num_choices - 1)
+    assert node.metrics.registry.get_sample_value("pdspan_preemptions_total") == 0
+
+
+async def test_a_request_that_leaves_early_gives_back_what_it_had_reserved() -> None:
+    node = Node(num_pages=12, page_tokens=4)
+    async with node.running():
+        group = node.prompt(request(5, 30), "reserve_max")
+        await settle()
+        assert node.in_use() == 9
+        node.loop.leave(group)
+        await node.steps()
+        assert node.in_use() == 0
+
+
+async def test_use_counts_shared_pages_once_and_promises_as_set_aside() -> None:
+    node = Node(num_pages=12, page_tokens=4)
+    async with node.running():
+        node.received(request(8, 4, num_choices=2))
+        use = node.loop.kv_use()
+        assert (use.live_tokens, use.reserved_tokens) == (8, 12)
+        node.received(request(3, 9), "reserve_max")
+        use = node.loop.kv_use()
+        assert (use.live_tokens, use.reserved_tokens) == (8 + 3, 12 + 12)
+        await settle()
+        await node.to_the_end()
+        use = node.loop.kv_use()
+        assert (use.live_tokens, use.reserved_tokens) == (0, 0)

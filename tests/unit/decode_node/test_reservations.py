@@ -2,13 +2,22 @@
 
 import pytest
 
-from decode_node.reservations import Reservation, reserve, take_for_prompt
+from decode_node.reservations import (
+    ADMISSIONS,
+    Admission,
+    Reservation,
+    Room,
+    reserve,
+    take_for_prompt,
+)
 from fake_engine import FakeEngine
 from pdcore.errors import NoCapacity, PromptTooLong
+from pdcore.generation import GenerationRequest
 from pdengine.page_pool import PagePool
 from sample_request import request
 
 NOTHING: dict[str, int] = {}
+ON_DEMAND, RESERVE_MAX = ADMISSIONS["on_demand"], ADMISSIONS["reserve_max"]
 
 
 def held(pool: PagePool) -> dict[str, int]:
@@ -20,7 +29,11 @@ def held(pool: PagePool) -> dict[str, int]:
 
 
 def reserved(engine: FakeEngine, num_prompt: int = 4, max_tokens: int = 2) -> Reservation:
-    return reserve(engine.pool, engine.layout, request(num_prompt, max_tokens))
+    return reserve(engine.pool, engine.layout, request(num_prompt, max_tokens), ON_DEMAND)
+
+
+def taken(engine: FakeEngine, asked: GenerationRequest, admission: Admission = ON_DEMAND) -> Room:
+    return take_for_prompt(engine.pool, engine.prefix, engine.layout, asked, admission)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +53,7 @@ def test_the_promise_covers_prompt_first_token_and_growth_to_expect(
 ) -> None:
     engine = FakeEngine(16, page_tokens=4)
     asked = request(num_prompt, max_tokens, num_choices=num_choices)
-    reserve(engine.pool, engine.layout, asked)
+    reserve(engine.pool, engine.layout, asked, ON_DEMAND)
     assert held(engine.pool) == {"promised": num_promised}
 
 
@@ -65,7 +78,7 @@ def test_a_commit_hands_over_all_pages_and_ends_the_promise_of_growth() -> None:
     engine = FakeEngine(8, page_tokens=4)
     reservation = reserved(engine, num_prompt=8, max_tokens=5)
     first = reservation.open(2)
-    pages = reservation.commit()
+    pages = reservation.commit().pages
     assert pages[:2] == list(first)
     assert held(engine.pool) == {"used": 3}
     engine.pool.release(pages)
@@ -89,7 +102,7 @@ def test_giving_back_after_the_commit_takes_nothing_from_the_new_owner() -> None
     engine = FakeEngine(8, page_tokens=4)
     reservation = reserved(engine)
     reservation.open(1)
-    pages = reservation.commit()
+    pages = reservation.commit().pages
     reservation.give_back()
     reservation.give_back()
     assert len(pages) == 2
@@ -151,44 +164,102 @@ def test_what_can_never_fit_is_the_clients_error(prompt_is_computed_here: bool) 
     asked = request(8, 5)
     with pytest.raises(PromptTooLong, match=r"prompt \(8 tokens\) and max_tokens \(5\) need 4 KV"):
         if prompt_is_computed_here:
-            take_for_prompt(engine.pool, engine.prefix, engine.layout, asked)
+            taken(engine, asked)
         else:
-            reserve(engine.pool, engine.layout, asked)
+            reserve(engine.pool, engine.layout, asked, ON_DEMAND)
     assert held(engine.pool) == NOTHING
 
 
 def test_a_prompt_computed_here_takes_all_its_pages_at_once() -> None:
     engine = FakeEngine(3, page_tokens=4)
-    pages, num_cached = take_for_prompt(engine.pool, engine.prefix, engine.layout, request(8, 1))
-    assert (len(set(pages)), num_cached) == (3, 0)
+    room = taken(engine, request(8, 1))
+    assert (len(set(room.pages)), room.num_cached) == (3, 0)
     assert held(engine.pool) == {"used": 3}
 
 
 def test_a_prompt_computed_here_begins_with_what_is_cached() -> None:
     engine = FakeEngine(6, page_tokens=4)
     asked = request(8, 1)
-    first, _ = take_for_prompt(engine.pool, engine.prefix, engine.layout, asked)
+    first = taken(engine, asked).pages
     engine.prefix.insert(asked.prompt_token_ids, "", first, 8)
-    second, num_cached = take_for_prompt(engine.pool, engine.prefix, engine.layout, asked)
-    assert num_cached == 4  # the last token is always computed
-    assert second[0] == first[0] and len(set(first + second)) == 5
+    room = taken(engine, asked)
+    assert room.num_cached == 4  # the last token is always computed
+    assert room.pages[0] == first[0] and len(set(first + room.pages)) == 5
 
 
 def test_without_room_the_cached_pages_are_let_go() -> None:
     engine = FakeEngine(4, page_tokens=4)
     asked = request(8, 1)
-    pages, _ = take_for_prompt(engine.pool, engine.prefix, engine.layout, asked)
+    pages = taken(engine, asked).pages
     engine.prefix.insert(asked.prompt_token_ids, "", pages, 8)
     engine.pool.release(pages)
     others = engine.pool.take(2)
     assert others is not None
     with pytest.raises(NoCapacity, match="3 KV pages wanted"):
-        take_for_prompt(engine.pool, engine.prefix, engine.layout, asked)
+        taken(engine, asked)
     assert held(engine.pool) == {"used": 2}
 
 
 def test_growth_to_expect_does_not_hold_back_a_prompt_computed_here() -> None:
     """It preempts and is preempted like any runner; nobody waits for it with pages in flight."""
     engine = FakeEngine(2, page_tokens=4)
-    pages, _ = take_for_prompt(engine.pool, engine.prefix, engine.layout, request(4, 4))
-    assert len(pages) == 2
+    assert len(taken(engine, request(4, 4)).pages) == 2
+
+
+@pytest.mark.parametrize(
+    ("num_prompt", "max_tokens", "num_choices", "num_pages"),
+    [(3, 1, 1, 1), (4, 1, 1, 2), (3, 4, 1, 2), (4, 5, 1, 3), (3, 4, 3, 6), (8, 1, 2, 6)],
+)
+@pytest.mark.parametrize("prompt_is_computed_here", [True, False])
+def test_reserve_max_sets_aside_all_that_each_choice_could_ever_need(
+    num_prompt: int,
+    max_tokens: int,
+    num_choices: int,
+    num_pages: int,
+    prompt_is_computed_here: bool,
+) -> None:
+    engine = FakeEngine(8, page_tokens=4)
+    asked = request(num_prompt, max_tokens, num_choices=num_choices)
+    if prompt_is_computed_here:
+        room = taken(engine, asked, RESERVE_MAX)
+    else:
+        reservation = reserve(engine.pool, engine.layout, asked, RESERVE_MAX)
+        assert held(engine.pool) == {"promised": num_pages}
+        reservation.open(engine.layout.num_pages(num_prompt))
+        room = reservation.commit()
+        reservation.give_back()
+    assert sum(held(engine.pool).values()) == num_pages
+    assert room.growth is not None
+    engine.pool.withdraw(room.growth)
+    engine.pool.release(room.pages)
+    assert held(engine.pool) == NOTHING
+
+
+def test_on_demand_promises_nothing_to_who_runs() -> None:
+    engine = FakeEngine(8, page_tokens=4)
+    assert taken(engine, request(3, 9)).growth is None
+    reservation = reserved(engine, num_prompt=3, max_tokens=9)
+    reservation.open(1)
+    assert reservation.commit().growth is None
+
+
+@pytest.mark.parametrize("prompt_is_computed_here", [True, False])
+def test_reserve_max_refuses_what_it_could_never_set_aside(prompt_is_computed_here: bool) -> None:
+    """On demand three choices share the prompt and fit."""
+    engine = FakeEngine(8, page_tokens=4)
+    asked = request(9, 3, num_choices=3)
+    with pytest.raises(PromptTooLong, match="need 9 KV pages; the decode node has 8"):
+        if prompt_is_computed_here:
+            taken(engine, asked, RESERVE_MAX)
+        else:
+            reserve(engine.pool, engine.layout, asked, RESERVE_MAX)
+    assert held(engine.pool) == NOTHING
+    assert taken(engine, asked).pages
+
+
+def test_reserve_max_without_room_holds_nothing() -> None:
+    engine = FakeEngine(4, page_tokens=4)
+    assert engine.pool.take(1) is not None
+    with pytest.raises(NoCapacity, match="4 KV pages wanted, 3 of 4 can be had now"):
+        taken(engine, request(4, 12), RESERVE_MAX)
+    assert held(engine.pool) == {"used": 1}

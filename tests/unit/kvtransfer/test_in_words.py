@@ -26,3 +26,19 @@ def test_rate_and_share() -> None:
     assert in_words.rate(1e6) == "8 Mbit/s"
     assert in_words.share(1.5, 2.0) == "75 %"
     assert in_words.share(0.0, 0.0) == "0 %"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (in_words.exact_rate(0.19346e9 / 8), "0.193 Gbit/s"),
+        (in_words.exact_rate(8.014e6 / 8), "8.01 Mbit/s"),
+        (in_words.exact_rate(99.94e6 / 8), "99.9 Mbit/s"),
+        (in_words.exact_time(0.10063), "0.101 s"),
+        (in_words.exact_time(0.02468), "24.7 ms"),
+        (in_words.exact_time(392.4), "392 s"),
+        (in_words.time(0.0999), "0.1 s"),
+    ],
+)
+def test_digits(said: str, words: str) -> None:
+    assert said == words

@@ -9,8 +9,6 @@ from kvtransfer.path_advice import (
     Advice,
     TcpLimits,
     advise,
-    rate_in_words,
-    time_in_words,
     with_samples,
 )
 from kvtransfer.path_prediction import ProbedPath
@@ -45,21 +43,6 @@ def findings(
 
 def test_nothing_is_said_where_nothing_holds_back() -> None:
     assert findings() == []
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        (rate_in_words(0.19346e9 / 8), "0.193 Gbit/s"),
-        (rate_in_words(8.014e6 / 8), "8.01 Mbit/s"),
-        (rate_in_words(99.94e6 / 8), "99.9 Mbit/s"),
-        (time_in_words(0.10063), "0.101 s"),
-        (time_in_words(0.02468), "24.7 ms"),
-        (time_in_words(392.4), "392 s"),
-    ],
-)
-def test_figures_are_three(said: str, words: str) -> None:
-    assert said == words
 
 
 def test_a_small_send_buffer_caps_one_connection() -> None:

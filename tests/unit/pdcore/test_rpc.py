@@ -77,7 +77,7 @@ async def test_a_missing_tls_file_is_named_with_its_setting(missing: str, tmp_pa
     files = {name: tmp_path / f"{name}.pem" for name in ("ca", "cert", "key")}
     for name, path in files.items():
         if name != missing:
-            path.write_text("not read before the missing one is found")
+            path.write_text("-----BEGIN NOTHING-----")
     tls = TlsSettings(**{name: str(path) for name, path in files.items()}, mutual=True)
     with pytest.raises(ConfigError) as caught:
         open_channel("127.0.0.1:7001", tls)
@@ -89,10 +89,17 @@ async def test_a_missing_tls_file_is_named_with_its_setting(missing: str, tmp_pa
 @pytest.mark.parametrize("missing", ["cert", "key"])
 async def test_a_server_names_its_missing_file_too(missing: str, tmp_path: Path) -> None:
     present = tmp_path / "present.pem"
-    present.write_text("x")
+    present.write_text("-----BEGIN NOTHING-----")
     tls = replace(TlsSettings(cert=str(present), key=str(present)), **{missing: "nowhere.pem"})
     with pytest.raises(ConfigError, match=rf"tls\.{missing}: cannot read nowhere\.pem"):
         rpc.bind_server(rpc.new_server(), node(), tls)
+
+
+async def test_what_is_no_pem_file_is_named(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF")
+    with pytest.raises(ConfigError, match=r"tls\.ca: .*program is not a PEM file"):
+        open_channel("127.0.0.1:7001", TlsSettings(ca=str(program)))
 
 
 def test_a_message_holds_a_frame_of_any_mode() -> None:

@@ -1,7 +1,9 @@
 """Every backend against float64, on ragged contexts in permuted pages between poisoned memory."""
 
+import json
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from pdengine.attention import (
     build_backend,
 )
 from pdengine.attention.flashinfer import FlashInfer
-from pdengine.attention.schedules import DEFAULT_SCHEDULE, SCHEDULES
+from pdengine.attention.schedules import DEFAULT_SCHEDULE, FIXED, SCHEDULES
 
 LENGTHS = {"decode": DECODE, "prefill": PREFILL, "mixed": MIXED}
 
@@ -27,9 +29,7 @@ def _cpu_backend(schedule: str, case: AttentionCase) -> AttentionBackend:
 
 BUILDERS: dict[str, Callable[[AttentionCase], AttentionBackend]] = {
     "cpu": lambda case: build_backend("cpu", case.config, case.kv),
-    **{
-        f"cpu {name}": partial(_cpu_backend, name) for name in SCHEDULES if name != DEFAULT_SCHEDULE
-    },
+    **{f"cpu {name}": partial(_cpu_backend, name) for name in FIXED if name != DEFAULT_SCHEDULE},
     "torch": lambda case: build_backend("torch", case.config, case.kv),
     # The kernels run in tests/gpu; what they are asked to do is checked here.
     "flashinfer": lambda case: FlashInfer(fake_flashinfer, case.config, case.kv),
@@ -93,7 +93,7 @@ def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
 
 def test_an_unknown_schedule_is_refused_with_the_known_ones() -> None:
     case = AttentionCase(Shape(), DECODE)
-    with pytest.raises(ConfigError, match="'rows'; one of per_row, split, workqueue"):
+    with pytest.raises(ConfigError, match="'rows'; one of per_row, split, workqueue, adaptive"):
         build_backend("cpu", case.config, case.kv, "rows")
 
 
@@ -108,6 +108,24 @@ def test_long_contexts_in_parts(schedule: str, num_threads: int) -> None:
     case = AttentionCase(Shape(window=900), LONG)
     out = case.run(_cpu_backend(schedule, case))
     torch.testing.assert_close(out.double(), case.expected(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_adaptive_measures_is_kept_and_what_is_damaged_measured_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PDSPAN_CACHE", str(tmp_path))
+    case = AttentionCase(Shape(), DECODE)
+    before = case.kv.pages.view(torch.int32).clone()
+    _cpu_backend("adaptive", case)
+    assert torch.equal(case.kv.pages.view(torch.int32), before), "measuring writes nothing"
+    (kept,) = tmp_path.glob("attention/*.json")
+    costs = kept.read_text()
+    assert all(value >= 0 for value in json.loads(costs).values())
+    _cpu_backend("adaptive", case)
+    assert kept.read_text() == costs
+    kept.write_text('{"token_s": -1')
+    _cpu_backend("adaptive", case)
+    assert json.loads(kept.read_text()).keys() == json.loads(costs).keys()
 
 
 def test_flashinfer_without_a_gpu_is_refused_by_its_reason() -> None:

@@ -111,6 +111,21 @@ def test_withdraw_is_idempotent_and_leaves_a_redeemed_promise_alone() -> None:
     assert counts(pool) == {"free": 2, "reserved": 2}
 
 
+def test_pages_are_drawn_from_a_promise_one_by_one() -> None:
+    pool = PagePool(4)
+    promise = pool.promise(2)
+    others = pool.take(2)
+    assert promise is not None and others is not None
+    assert pool.take(1) is None
+    drawn = [pool.draw(promise), pool.draw(promise)]
+    assert sorted([*drawn, *others]) == [0, 1, 2, 3]  # type: ignore[list-item,type-var]
+    assert pool.draw(promise) is None
+    assert counts(pool) == {"used": 4}
+    pool.withdraw(promise)
+    assert pool.draw(promise) is None
+    assert counts(pool) == {"used": 4}
+
+
 def test_promise_is_redeemed_once() -> None:
     pool = PagePool(4)
     promise = pool.promise(1)
@@ -311,7 +326,7 @@ class Owners(RuleBasedStateMachine):
         self.pool = PagePool(NUM_PAGES)
         self.cache = PrefixCache(self.pool, PAGE_TOKENS, "layout")
         self.content: dict[int, tuple[str, tuple[int, ...]] | None] = {}
-        self.promises: list[Promise] = []
+        self.promises: dict[Promise, int] = {}  # pages that are left of each
         self.reserved: list[list[int]] = []
         self.held: list[list[int]] = []
         self.draining: list[list[int]] = []
@@ -320,7 +335,7 @@ class Owners(RuleBasedStateMachine):
         """The model's own count of pages in nobody's hands that are not promised either."""
         lists = (*self.reserved, *self.held, *self.draining)
         busy = {page for pages in lists for page in pages}
-        return NUM_PAGES - len(busy) - sum(promise.num_pages for promise in self.promises)
+        return NUM_PAGES - len(busy) - sum(self.promises.values())
 
     def receive(self, pages: list[int]) -> list[int]:
         """New pages: nobody has them, and what they held is gone."""
@@ -336,23 +351,34 @@ class Owners(RuleBasedStateMachine):
         promise = self.pool.promise(num_pages)
         assert (promise is not None) == fits
         if promise is not None:
-            self.promises.append(promise)
+            self.promises[promise] = num_pages
 
     @precondition(lambda self: self.promises)
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
-        promise = self.promises.pop(data.draw(st.integers(0, len(self.promises) - 1)))
+        promise = data.draw(st.sampled_from(list(self.promises)))
+        del self.promises[promise]
         self.pool.withdraw(promise)
         self.pool.withdraw(promise)
 
     @precondition(lambda self: self.promises)
     @rule(data=st.data())
     def redeem(self, data: st.DataObject) -> None:
-        promise = self.promises.pop(data.draw(st.integers(0, len(self.promises) - 1)))
-        num_pages = data.draw(st.integers(0, promise.num_pages))
+        promise = data.draw(st.sampled_from(list(self.promises)))
+        num_pages = data.draw(st.integers(0, self.promises.pop(promise)))
         pages = self.pool.redeem(promise, num_pages)
         assert len(pages) == num_pages
         self.reserved.append(self.receive(pages))
+
+    @precondition(lambda self: self.promises)
+    @rule(data=st.data())
+    def draw(self, data: st.DataObject) -> None:
+        promise = data.draw(st.sampled_from(list(self.promises)))
+        page = self.pool.draw(promise)
+        assert (page is not None) == (self.promises[promise] > 0)
+        if page is not None:
+            self.promises[promise] -= 1
+            self.held.append(self.receive([page]))
 
     @precondition(lambda self: self.reserved)
     @rule()
@@ -434,7 +460,7 @@ class Owners(RuleBasedStateMachine):
         assert now.shared == sum(count > 1 for count in references.values())
         assert now.reserved == sum(len(pages) for pages in self.reserved)
         assert now.draining == len(draining)
-        assert now.promised == sum(promise.num_pages for promise in self.promises)
+        assert now.promised == sum(self.promises.values())
         assert all(self.pool.num_references(page) == n for page, n in references.items())
 
     def teardown(self) -> None:

@@ -10,7 +10,7 @@ from pdlab.records import LinkRecord
 from pdlab.transfer.bench import Bench
 from pdlab.transfer.cells import cells_of, failed_cells
 from pdlab.transfer.lane import Lane, Sample
-from pdlab.transfer.messages import Collected, Sent
+from pdlab.transfer.messages import Collected, Sent, Told
 from pdlab.transfer.pool import Extent
 from pdlab.transfer.trial import Trial
 
@@ -55,6 +55,27 @@ def test_medians_and_the_ratio_to_the_better_raw_arm() -> None:
     assert auto.cpu_s_per_gb == pytest.approx(0.3 / (256 * MIB / 1e9))
     assert auto.rss_growth_bytes == 100 * MIB
     assert auto.link == 3 and auto.void is None and auto.verified and not auto.moved_bytes
+
+
+def test_the_window_is_that_of_most_repetitions() -> None:
+    """The last one found its round trip in doubt."""
+    auto = lane("auto", 0.9, 0.9, 0.9)
+    windows = (12 * MIB, 13 * MIB, 2 * MIB)
+    auto.samples[:] = [
+        replace(sample, sent=replace(sample.sent, told=told(window_bytes)))
+        for sample, window_bytes in zip(auto.samples, windows, strict=True)
+    ]
+    (cell,) = cells_of(replace(TRIAL, arms=("auto",)), [auto], bench())
+    assert cell.window_bytes == 12 * MIB
+
+
+def told(window_bytes: int) -> Told:
+    return Told(
+        mode="auto", frames=128, stripes=1, attempts=1, frame_bytes=2 * MIB,
+        window_bytes=window_bytes, max_in_flight_bytes=window_bytes, duration_s=1.0,
+        producer_s=0.0, prepare_s=0.1, window_s=0.5, transport_s=0.4, verdict="bandwidth_bound",
+        verdict_text="", frame_cost_s=1e-4, warmup_bytes=0,
+    )  # fmt: skip
 
 
 def test_a_page_that_differs_is_not_verified() -> None:
