@@ -15,8 +15,8 @@ from pdengine.kernels.linear import (
     Int8,
     few_rows,
     few_rows_int8,
+    most_rows,
     obstacle,
-    rows_until_torch_is_faster,
 )
 
 MOST_INT8_ROWS = 64
@@ -38,9 +38,7 @@ def projection(weight: Tensor, bias: Tensor | None = None, *, as_int8: bool = Fa
             raise ConfigError(f"engine.weights is 'int8', but a weight has no kernel: {reason}")
         return _ByInt8(Int8.of(weight), bias)
     if obstacle(weight) is None:
-        max_rows = rows_until_torch_is_faster(weight.dtype, torch.get_num_threads())
-        if max_rows:
-            return _ByRows(weight, bias, max_rows)
+        return _ByRows(weight, bias, most_rows(weight.dtype))
     return _Torch(weight, bias)
 
 

@@ -1,27 +1,23 @@
 """A matrix product that reads its weights once for a few rows of input, as decode steps need it.
 
-torch's own is better from some number of rows on, which depends on the processor and the dtype: it
-is measured once, when the first weights are loaded, in some hundredths of a second.
+torch's own is better from some number of rows on. That number is a rule, by dtype and instructions,
+and not a trial at the start: nodes with the same kind of processor must round alike, however busy
+they were when they started.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from time import perf_counter
 from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from pdengine.kernels.library import DTYPES, LANES, kernels, unavailable
 
 INT8_MOST = 127
 OUTS = 4  # rows of the weight that the kernel takes together
-_TRIED_ROWS = (1, 2, 4, 8, 16, 32, 64)
-_TRIED_SHAPE = (1536, 576)
-_TRIED_WEIGHTS = 24  # more than a cache holds, as a model's are
-_TRIALS = 3
+MOST_ROWS = 16
+MOST_ROWS_IN_PAIRS = 32  # where one instruction multiplies pairs of bfloat16
+MOST_ROWS_WIDENED = 64  # bfloat16 without it, which torch too has to widen first
 
 
 def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -91,27 +87,9 @@ def obstacle(weight: Tensor) -> str | None:
     return unavailable()
 
 
-@cache
-def rows_until_torch_is_faster(dtype: torch.dtype, num_threads: int) -> int:
-    """0 where torch always is. ``num_threads`` are those in force."""
-    weights = torch.randn(_TRIED_WEIGHTS, *_TRIED_SHAPE).to(dtype)
-    most = 0
-    for num_rows in _TRIED_ROWS:
-        x = torch.randn(num_rows, _TRIED_SHAPE[1]).to(dtype)
-        if _seconds(few_rows, x, weights) > _seconds(linear, x, weights):
-            break
-        most = num_rows
-    return most
-
-
-def _seconds(
-    multiply: Callable[[Tensor, Tensor, None], Tensor], x: Tensor, weights: Tensor
-) -> float:
-    """The least of some trials."""
-    least = float("inf")
-    for _ in range(_TRIALS):
-        started = perf_counter()
-        for weight in weights:
-            multiply(x, weight, None)
-        least = min(least, perf_counter() - started)
-    return least
+def most_rows(dtype: torch.dtype) -> int:
+    """Of more rows torch's product is the faster one, or as fast."""
+    if dtype is not torch.bfloat16:
+        return MOST_ROWS
+    has_pairs = torch.cpu.get_capabilities().get("avx512_bf16", False)
+    return MOST_ROWS_IN_PAIRS if has_pairs else MOST_ROWS_WIDENED

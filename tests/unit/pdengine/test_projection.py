@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pdcore.errors import ConfigError
-from pdengine.kernels.linear import Int8, few_rows, few_rows_int8, obstacle
+from pdengine.kernels.linear import Int8, few_rows, few_rows_int8, most_rows, obstacle
 from pdengine.projection import projection
 
 TOLERANCES = {torch.float32: (1e-5, 1e-5), torch.bfloat16: (8e-3, 1e-3)}
@@ -45,6 +45,17 @@ def test_a_projection_is_the_same_by_either_way(num_rows: int) -> None:
     bias = drawn(96, dtype=torch.float32)
     expected = torch.nn.functional.linear(x, weight, bias)
     torch.testing.assert_close(projection(weight, bias)(x), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("has_pairs", [False, True])
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_who_computes_a_product_follows_from_dtype_and_instructions_alone(
+    dtype: torch.dtype, has_pairs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial would let nodes that were busy at their start round differently."""
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": has_pairs})
+    expected = 16 if dtype is torch.float32 else 32 if has_pairs else 64
+    assert most_rows(dtype) == expected
 
 
 UNFIT = [
