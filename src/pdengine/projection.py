@@ -6,7 +6,6 @@ Where our kernel reads weights faster than torch does, steps of few rows go to i
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
