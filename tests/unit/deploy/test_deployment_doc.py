@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from pdcore.cluster import NodeLoad
-from pdcore.metrics import NodeMetrics
+from pdcore.metrics import KvUse, NodeMetrics
 from pdcore.pair_metrics import PairState
 from pdcore.rpc import split_address
 from pdcore.settings import load_cluster
@@ -53,6 +53,7 @@ async def test_metrics_that_are_named_exist() -> None:
     metrics = NodeMetrics()
     metrics.show_load(Idle())
     metrics.show_pairs(Idle())
+    metrics.show_kv_use(lambda: KvUse(0, 0))
     await asyncio.to_thread(check_names, metrics)
 
 

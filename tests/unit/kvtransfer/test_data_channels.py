@@ -151,7 +151,7 @@ async def test_closing_closes_all() -> None:
 async def test_certificates_are_read_once(tmp_path: Path) -> None:
     """A file that is being replaced when one more connection is wanted does not matter."""
     ca = tmp_path / "ca.pem"
-    ca.write_text("anything")
+    ca.write_text("-----BEGIN CERTIFICATE-----")
     dialer = Dialer("127.0.0.1:1", TlsSettings(ca=str(ca)))
     ca.unlink()
     await dialer.dial().close()
