@@ -53,7 +53,8 @@ bench-engine: .venv/.dev  ## Compare our engine with vLLM's CPU build, 2 threads
 
 bench-memory: .venv/.dev  ## Compare admission on demand with reserving all, on a trace (5 minutes)
 	$(BIN)/python -m decode_node.benchmark --model "$$($(BIN)/pdspan models fetch)" \
-	  --trace deploy/traces/mixed_lengths.jsonl $(ARGS) > docs/results/memory.jsonl
+	  --trace deploy/traces/mixed_lengths.jsonl $(ARGS) > docs/results/memory.part
+	@mv docs/results/memory.part docs/results/memory.jsonl
 
 gpu-check:  ## Compare FlashInfer with the reference and serve, on a machine with a GPU
 	deploy/gpu_check.sh

@@ -249,8 +249,11 @@ def main() -> int:
     parser.add_argument("--threads", type=int, metavar="N", help="default: as many as torch likes")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default: 5")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of prompts and order")
+    arguments = parser.parse_args()
+    if arguments.repetitions < 1:
+        parser.error("--repetitions must be at least 1")
     try:
-        asyncio.run(_measure(parser.parse_args()))
+        asyncio.run(_measure(arguments))
     except PdspanError as error:
         print(f"decode_node.benchmark: error: {error.message}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1

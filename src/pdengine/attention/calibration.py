@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from hashlib import sha256
-from itertools import cycle, islice, pairwise
+from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol
@@ -21,7 +21,7 @@ from pdcore.cache import cache_dir
 from pdcore.errors import ConfigError
 from pdcore.typed_table import read_table
 from pdengine.attention.adaptive import Costs
-from pdengine.attention.schedules import Piece, Schedule, View, Work, per_row
+from pdengine.attention.schedules import Schedule, View, Work, cut, per_row, whole
 from pdengine.batch import StepBatch
 from pdengine.config import ModelConfig
 from pdengine.kv_cache import KvCache
@@ -130,15 +130,8 @@ def _in_halves(view: View) -> Work:
 
 
 def _cut(view: View, num: int) -> Work:
-    pieces = []
-    for row in view.rows:
-        ends = [row.first + row.num_tokens * i // num for i in range(num + 1)]
-        pieces += [
-            Piece(row, 0, view.num_kv_heads, first, last)
-            for first, last in pairwise(ends)
-            if first < last
-        ]
-    return Work(pieces, takes_turns=False)
+    parts = [cut(whole(row, view), -(-row.num_tokens // num)) for row in view.rows]
+    return Work([piece for pieces in parts for piece in pieces], takes_turns=False)
 
 
 def _path(config: ModelConfig, kv: KvCache, processor: str) -> Path:

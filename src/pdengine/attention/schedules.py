@@ -65,12 +65,12 @@ Schedule = Callable[[View], Work]
 
 
 def per_row(view: View) -> Work:
-    return Work([_whole(row, view) for row in view.rows], takes_turns=False)
+    return Work([whole(row, view) for row in view.rows], takes_turns=False)
 
 
 def split(view: View) -> Work:
     part = max(LEAST_PART_TOKENS, -(-view.num_tokens // (2 * view.num_workers)))
-    pieces = [piece for row in view.rows for piece in _cut(_whole(row, view), part)]
+    pieces = [piece for row in view.rows for piece in cut(whole(row, view), part)]
     return Work(pieces, takes_turns=False)
 
 
@@ -79,7 +79,7 @@ def workqueue(view: View) -> Work:
     rows = sorted(view.rows, key=lambda row: -row.num_tokens)
     fair = -(-view.num_tokens // (4 * view.num_workers))
     part = max(LEAST_PART_TOKENS, min(QUEUE_PART_TOKENS, fair))
-    pieces = [piece for row in rows for piece in _cut(_whole(row, view), part)]
+    pieces = [piece for row in rows for piece in cut(whole(row, view), part)]
     return Work(pieces, takes_turns=True)
 
 
@@ -93,11 +93,12 @@ SCHEDULES = (*FIXED, ADAPTIVE)
 DEFAULT_SCHEDULE = "workqueue"
 
 
-def _whole(row: Row, view: View) -> Piece:
+def whole(row: Row, view: View) -> Piece:
+    """All of it."""
     return Piece(row, 0, view.num_kv_heads, row.first, row.last)
 
 
-def _cut(piece: Piece, part_tokens: int) -> list[Piece]:
+def cut(piece: Piece, part_tokens: int) -> list[Piece]:
     """Parts of nearly equal size, none above ``part_tokens``."""
     num_tokens = piece.last - piece.first
     num_parts = max(1, -(-num_tokens // part_tokens))

@@ -160,7 +160,10 @@ def summary(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def main() -> int:
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.repetitions < 1:
+        parser.error("--repetitions must be at least 1")
     settings = EngineSettings(
         dtype=arguments.dtype,
         attention="cpu",
