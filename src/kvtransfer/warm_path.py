@@ -47,11 +47,19 @@ class WarmUp:
         rtt_s: float,
         max_bytes: int,
         path: PathEstimator | None = None,
-        rounds: type[WarmRounds] | type[RateRounds] = WarmRounds,
+        rounds: type[RateRounds] | None = None,
     ) -> None:
-        """``path`` is told what leaves and what arrives."""
-        self._rounds = rounds(rtt_s, max_bytes, now=monotonic())
+        """``path`` is told what leaves and what arrives, and knows what there was before.
+        ``rounds``: to measure the rate rather than to warm up."""
         self._path = path or PathEstimator()
+        now = monotonic()
+        self._rounds = (
+            rounds(rtt_s, max_bytes, now=now)
+            if rounds
+            else WarmRounds(
+                rtt_s, max_bytes, known_bytes_per_s=self._path.rate_bytes_per_s, now=now
+            )
+        )
         self._streams = [_WarmStream(channel, self._path) for channel in channels]
         self._changes = Changes()
 
@@ -66,7 +74,7 @@ class WarmUp:
 
     @property
     def is_warm(self) -> bool:
-        """Whether it ended because the rate no longer grew."""
+        """Whether it ended because the rate was what it can be."""
         return self._rounds.is_warm
 
     @property

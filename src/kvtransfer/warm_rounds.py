@@ -5,8 +5,12 @@ own acknowledgement; the window is a gain times what the best rate delivers in o
 doubles each round trip while the rate does. A round lasts until something that was sent after its
 beginning is acknowledged; warm means that in three rounds in a row the best rate grew by less than
 ``GROWTH``. Never sends more than ``max_bytes``.
+
+A path whose rate is known is asked for that rate and no more: a flight that is larger only fills the
+queue before the line, and what it drops there makes bbr forget the rate that was to be kept.
 """
 
+import math
 from collections import deque
 
 MIN_MESSAGE_BYTES = 16 * 2**10
@@ -15,17 +19,23 @@ START_GAIN = 2.5  # while the rate grows
 GAIN = 2.0
 GROWTH = 1.25
 FLAT_ROUNDS = 3
+KNOWN_GAIN = 1.25  # a round trip under load is somewhat longer than the smallest one
+NEAR = 0.85  # of the known rate: the connection is up to it
 
 
 class WarmRounds:
-    """``rtt_s``: a small round trip of the path, measured before."""
+    """``rtt_s``: a small round trip of the path, measured before. ``known_bytes_per_s``: the rate
+    that its transfers had of late; None: there were none."""
 
-    def __init__(self, rtt_s: float, max_bytes: int, *, now: float) -> None:
+    def __init__(
+        self, rtt_s: float, max_bytes: int, *, known_bytes_per_s: float | None = None, now: float
+    ) -> None:
         self.sent_bytes = 0
         self.acked_bytes = 0
         self.rate_bytes_per_s = 0.0  # the best
         self._rtt_s = rtt_s
         self._max_bytes = max_bytes
+        self._known_rate = math.inf if known_bytes_per_s is None else known_bytes_per_s
         # Of each message in flight: bytes sent with it, and when it left: bytes acknowledged, time.
         self._marks: deque[tuple[int, int, float]] = deque()
         self._num_flat = 0
@@ -39,11 +49,12 @@ class WarmRounds:
     @property
     def window_bytes(self) -> int:
         gain = GAIN if self._num_flat else START_GAIN
-        return max(FIRST_WINDOW_BYTES, int(gain * self.rate_bytes_per_s * self._rtt_s))
+        rate = min(gain * self.rate_bytes_per_s, KNOWN_GAIN * self._known_rate)
+        return max(FIRST_WINDOW_BYTES, int(rate * self._rtt_s))
 
     @property
     def is_warm(self) -> bool:
-        return self._num_flat >= FLAT_ROUNDS
+        return self._num_flat >= FLAT_ROUNDS or self.rate_bytes_per_s >= NEAR * self._known_rate
 
     @property
     def is_over(self) -> bool:

@@ -4,7 +4,9 @@ from collections import deque
 
 from kvtransfer.warm_rounds import (
     FIRST_WINDOW_BYTES,
+    KNOWN_GAIN,
     MIN_MESSAGE_BYTES,
+    NEAR,
     START_GAIN,
     WarmRounds,
 )
@@ -13,12 +15,14 @@ RTT_S = 0.05
 MESSAGE = MIN_MESSAGE_BYTES
 
 
-def warm(rate_bytes_per_s: float, max_bytes: int) -> tuple[WarmRounds, float]:
+def warm(
+    rate_bytes_per_s: float, max_bytes: int, known_bytes_per_s: float | None = None
+) -> tuple[WarmRounds, float]:
     """Messages through one queue of that rate, each acknowledged a round trip after it left.
 
     Returns the rounds and the greatest number of bytes that were in flight.
     """
-    rounds = WarmRounds(RTT_S, max_bytes, now=0.0)
+    rounds = WarmRounds(RTT_S, max_bytes, known_bytes_per_s=known_bytes_per_s, now=0.0)
     now, line_free_s, most = 0.0, 0.0, 0
     acks: deque[float] = deque()
     while not rounds.is_over:
@@ -64,3 +68,19 @@ def test_never_more_than_the_cap() -> None:
 
 def test_a_cap_below_one_message_sends_nothing() -> None:
     assert WarmRounds(RTT_S, MESSAGE - 1, now=0.0).is_over
+
+
+def test_a_path_whose_rate_is_known_is_asked_for_no_more() -> None:
+    rate = 125e6
+    rounds, most = warm(rate, max_bytes=2**30, known_bytes_per_s=rate)
+    assert rounds.is_warm
+    assert rounds.rate_bytes_per_s >= NEAR * rate
+    assert most <= KNOWN_GAIN * rate * RTT_S + MESSAGE
+    assert rounds.sent_bytes <= 3.5 * rate * RTT_S
+
+
+def test_a_known_rate_that_the_path_no_longer_has_is_not_waited_for() -> None:
+    rate = 12.5e6
+    rounds, _ = warm(rate, max_bytes=2**30, known_bytes_per_s=10 * rate)
+    assert rounds.is_warm
+    assert rounds.rate_bytes_per_s <= 1.01 * rate
