@@ -6,7 +6,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check format proto lock bench-transfer bench-serving bench-grid bench-engine bench-memory gpu-check clean
+.PHONY: help up test test-kernels check format proto lock bench-transfer bench-serving bench-grid bench-engine bench-memory gpu-check clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,6 +18,9 @@ test: .venv/.dev  ## Run the tests
 	@scripts/test_tools.sh
 	@$(BIN)/pdspan models fetch
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-kernels: .venv/.dev  ## Check attention kernels over their whole space (30 minutes)
+	$(BIN)/python -m pytest -m matrix tests/unit/pdengine/test_kernel_matrix.py $(ARGS)
 
 check: .venv/.dev  ## Check format, lint, types, import rules, generated code
 	$(BIN)/ruff format --check .

@@ -80,6 +80,11 @@ class FrameQueue:
         return self._stripes.num
 
     @property
+    def num_opened(self) -> int:
+        """Stripes that have had a stream."""
+        return self._stripes.num_opened
+
+    @property
     def num_attempts(self) -> int:
         return self._stripes.num_attempts
 

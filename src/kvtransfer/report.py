@@ -50,7 +50,7 @@ def report_of(queue: FrameQueue, mode: str, pair: PairPath, now: float) -> Trans
         wire_bytes=queue.wire_bytes,
         frames=queue.num_frames,
         round_trips=queue.round_trips,
-        stripes=queue.num_stripes,
+        stripes=queue.num_opened,
         attempts=queue.num_attempts,
         duration_s=sum(shares.values()),
         producer_s=shares[SendState.PRODUCER],
@@ -133,7 +133,7 @@ def shape_of(queue: FrameQueue, tcp_window_bytes: float = math.inf) -> Shape:
 def _tcp_window_bytes(queue: FrameQueue, pair: PairPath) -> float:
     if pair.send_buffer_bytes is None:
         return math.inf
-    return int(USABLE * pair.send_buffer_bytes) * queue.num_stripes
+    return int(USABLE * pair.send_buffer_bytes) * max(1, queue.num_opened)
 
 
 def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:

@@ -34,6 +34,11 @@ class SendStripes:
         return min(self._policy.num_stripes(), self.max_num)
 
     @property
+    def num_opened(self) -> int:
+        """Stripes that have had a stream, open now or not."""
+        return sum(stripe.was_opened for stripe in self._stripes)
+
+    @property
     def is_open(self) -> bool:
         return any(stripe.is_open for stripe in self._stripes)
 

@@ -110,7 +110,8 @@ class WarmUp:
         if isinstance(error, PeerUnavailable):
             try:
                 async with asyncio.timeout(ANSWER_S), self._streams[0].another() as again:
-                    await again.write(MESSAGE_BYTES[0])
+                    self._rounds.sent(MIN_MESSAGE_BYTES, now=monotonic())
+                    await again.write(MIN_MESSAGE_BYTES)
                     await again.read()
             except PdspanError as named:
                 return named

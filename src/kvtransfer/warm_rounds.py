@@ -6,8 +6,8 @@ doubles each round trip while the rate does. A round lasts until something that 
 beginning is acknowledged; warm means that in three rounds in a row the best rate grew by less than
 ``GROWTH``. Never sends more than ``max_bytes``.
 
-A path whose rate is known is asked for that rate and no more: a flight that is larger only fills the
-queue before the line, and what it drops there makes bbr forget the rate that was to be kept.
+A path whose rate is known is asked for that rate and no more: a flight that is larger only fills
+the queue before the line, and what it drops there makes bbr forget the rate that was to be kept.
 """
 
 import math

@@ -35,11 +35,17 @@ class Recipe:
 
 
 def compiled(recipe: Recipe) -> Path:
-    """Compile it unless that is done. ConfigError without a compiler, or when it fails."""
+    """Compile it unless that is done. ConfigError without a compiler, when it fails, or where the
+    cache cannot be written."""
     result = cache_dir() / f"{recipe.name}-{_fingerprint(recipe)}"
-    if not result.exists():
-        result.parent.mkdir(parents=True, exist_ok=True)
-        _compile(recipe, result)
+    try:
+        if not result.exists():
+            result.parent.mkdir(parents=True, exist_ok=True)
+            _compile(recipe, result)
+    except OSError as error:
+        raise ConfigError(
+            f"{recipe.purpose}: cannot write {result.parent}: {error.strerror}; set PDSPAN_CACHE"
+        ) from None
     return result
 
 

@@ -1,6 +1,6 @@
 """How every channel and server of the cluster is built: limits, keepalive, TLS, bind rules.
 
-The numbers stand here once. Frames are 1 to 2 MiB, so the message limit leaves room for a page that
+The numbers stand here once. Frames are 1 to 4 MiB, so the message limit leaves room for a page that
 is larger than a frame, and nothing more. Keepalive finds a peer that was stopped or unplugged; the
 server's minimum ping interval matches it, else it answers too_many_pings.
 """

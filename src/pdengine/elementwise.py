@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from pdengine.kernels.library import DTYPES, LANES, kernels, unavailable
+from pdengine.kernels.library import DTYPES, LANES, kernel, unavailable
 from pdengine.rope import rotate
 
 
@@ -55,11 +55,10 @@ class CpuElementwise:
     """For float32 and bfloat16, dimensions that are multiples of 16, and of 32 in a head."""
 
     def __init__(self, dtype: torch.dtype, epsilon: float) -> None:
-        library, name = kernels(), DTYPES[dtype]
         self._epsilon = epsilon
-        self._norm = getattr(library, f"pdspan_rms_norm_{name}")
-        self._rotate = getattr(library, f"pdspan_rotate_{name}")
-        self._gated = getattr(library, f"pdspan_gated_{name}")
+        self._norm = kernel("rms_norm", dtype)
+        self._rotate = kernel("rotate", dtype)
+        self._gated = kernel("gated", dtype)
 
     def norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return self._normed(x.contiguous(), None, weight)

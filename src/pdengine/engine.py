@@ -26,6 +26,7 @@ from pdengine.checkpoint import fingerprint
 from pdengine.config import load_config
 from pdengine.device import device_for, dtype_for
 from pdengine.kv_cache import TORCH_DTYPES, KvCache
+from pdengine.layers import layers_for
 from pdengine.model import Model
 from pdengine.page_pool import PagePool
 from pdengine.prefix_cache import PrefixCache
@@ -50,6 +51,7 @@ class Engine:
         )
         self._model = model
         self.backend = build_backend(settings.attention, model.config, kv, settings.schedule)
+        self._layers = layers_for(model.config, model.weights, self.backend)
 
     @classmethod
     def load(
@@ -154,7 +156,7 @@ class Engine:
         """float32 [len(rows), vocab]; a row that several choices sample from is computed once."""
         distinct = sorted(set(rows))
         at = torch.tensor(distinct, dtype=torch.int64, device=batch.device)
-        logits = self._model.forward(batch, self.backend, at)
+        logits = self._model.forward(batch, self._layers, at)
         if distinct == rows:
             return logits
         return logits[[distinct.index(row) for row in rows]]

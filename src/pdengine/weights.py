@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pdengine.checkpoint import Checkpoint
 from pdengine.config import ModelConfig
+from pdengine.kernels.arena import Arena
 from pdengine.projection import Projection, projection
 
 Progress = Callable[[str, float], None]
@@ -37,7 +38,8 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class ModelWeights:
-    """``head`` is ``embedding`` itself where the two are tied."""
+    """``head`` and ``embedding`` may be the same numbers; a packed head lies apart, since tokens
+    are looked up in rows."""
 
     embedding: Tensor
     layers: tuple[LayerWeights, ...]
@@ -71,7 +73,7 @@ def load_weights(
     checkpoint = Checkpoint.open(model_dir)
     ignored = (*_IGNORED, "lm_head.weight") if config.tied_embeddings else _IGNORED
     checkpoint.check(needed_tensors(config), ignored)
-    loader = _Loader(checkpoint, dtype, device, as_int8)
+    loader = _Loader(checkpoint, dtype, device, as_int8, Arena())
     layers = []
     for layer in range(config.num_layers):
         layers.append(loader.layer(config, layer))
@@ -82,7 +84,7 @@ def load_weights(
     final_norm = loader.one("model.norm.weight")
     if progress is not None:
         progress("weights", 1.0)
-    return ModelWeights(embedding, tuple(layers), final_norm, projection(head, as_int8=as_int8))
+    return ModelWeights(embedding, tuple(layers), final_norm, loader.packed(head))
 
 
 def needed_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -128,6 +130,7 @@ class _Loader:
     dtype: torch.dtype
     device: torch.device
     as_int8: bool
+    arena: Arena
 
     def one(self, name: str) -> Tensor:
         (tensor,) = self.checkpoint.load([name], self.dtype, self.device)
@@ -135,13 +138,14 @@ class _Loader:
 
     def fused(self, *names: str) -> Projection:
         """Linear layers with the same input, stacked along their outputs."""
-        return projection(
+        has_bias = f"{names[0]}.bias" in self.checkpoint.shapes
+        return self.packed(
             torch.cat([self.one(f"{name}.weight") for name in names]),
-            torch.cat([self.one(f"{name}.bias") for name in names])
-            if f"{names[0]}.bias" in self.checkpoint.shapes
-            else None,
-            as_int8=self.as_int8,
+            torch.cat([self.one(f"{name}.bias") for name in names]) if has_bias else None,
         )
+
+    def packed(self, weight: Tensor, bias: Tensor | None = None) -> Projection:
+        return projection(weight, bias, self.arena, as_int8=self.as_int8)
 
     def layer(self, config: ModelConfig, layer: int) -> LayerWeights:
         prefix = f"model.layers.{layer}."

@@ -109,6 +109,8 @@ async def _at(http: httpx.AsyncClient, call: Call, due_s: float, start_s: float)
         answer.status, answer.error = "timeout", f"no end of the answer within {timeout_s} s"
     except httpx.HTTPError as error:
         answer.status, answer.error = "transport_error", str(error) or type(error).__name__
+    except (ValueError, LookupError, TypeError) as error:
+        answer.status, answer.error = "not_ours", f"no event of ours: {error!r}"
     answer.e2e_s = monotonic() - due_s
     return answer
 

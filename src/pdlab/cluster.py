@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -95,6 +95,24 @@ class ServingCluster:
                 said = lines[-1] if lines else "nothing"
                 raise PeerUnavailable(f"the {role} node ended ({process.returncode}): {said}")
 
+    def pause(self) -> None:
+        """All nodes stop where they are, and compute nothing."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGSTOP)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """For this block a paused cluster goes on."""
+        self._go_on()
+        try:
+            yield
+        finally:
+            self.pause()
+
+    def _go_on(self) -> None:
+        for process in self._processes.values():
+            process.send_signal(signal.SIGCONT)
+
     def __enter__(self) -> Self:
         with ExitStack() as undo:
             undo.callback(self._stop)
@@ -125,6 +143,7 @@ class ServingCluster:
 
     def _stop(self) -> None:
         """SIGTERM to all, SIGKILL to those that have not ended ``STOP_S`` later."""
+        self._go_on()
         for process in self._processes.values():
             process.send_signal(signal.SIGTERM)
         for process in self._processes.values():

@@ -39,13 +39,14 @@ def measure_bars(
     repetitions: int | None = None,
 ) -> tuple[BarResult, ...]:
     """Run every scenario of ``BARS`` from the directory ``scenarios``, and write into ``out``, over
-    what an earlier measurement left there: a record at a time, each when it is complete.
+    what an earlier measurement left there, when all are complete.
     ``repetitions``: instead of the scenarios' own. Raises PdspanError."""
     host, commit = describe_host(), describe_commit()
     plans = {name: _serving(scenarios / f"{name}.toml") for name in BARS}
     models = {name: model_of(scenario) for name, scenario in plans.items()}
     check_writable(out / FILE_NAME)
     results: list[BarResult] = []
+    drafts: dict[Path, Path] = {}
     for name, judge in BARS.items():
         scenario = plans[name]
         if repetitions is not None:
@@ -56,10 +57,11 @@ def measure_bars(
         logs = Path(mkdtemp(prefix="pdspan-lab-"))
         run_serving(scenario, models[name], draft, report, logs=logs)
         rmtree(logs)  # of a run that fails they stay, since its error names them
-        with disk_errors(path):
-            (out / FILE_NAME).unlink(missing_ok=True)  # it judges what is now replaced
+        results += judge(read_serving(draft))
+        drafts[draft] = path
+    with disk_errors(out):
+        for draft, path in drafts.items():
             draft.replace(path)
-        results += judge(read_serving(path))
     bars = MeasuredBars(host, commit, tuple(results))
     write_whole(out / FILE_NAME, json.dumps(asdict(bars), indent=1).encode() + b"\n")
     return bars.bars

@@ -75,7 +75,10 @@ def first_after_idle(record: ServingRecord) -> list[BarResult]:
             f"TTFT {_ms(_blocks(record, _ttft_s, link=place, index=0))} and"
             f" {_ms(_blocks(record, _ttft_s, link=place, index=last))}",
         ]
-        what = f"exposed transfer of the first request after idle over the tenth's, {_named(link)}"
+        what = (
+            "exposed transfer of the first request after idle over that of request"
+            f" {last + 1}, {_named(link)}"
+        )
         results.append(
             _judged(f"first_after_idle_{link.congestion}", what, ratios, 1.2, "x", beside)
         )

@@ -11,6 +11,7 @@ from pdengine.attention import build_backend
 from pdengine.batch import Slice, StepBatch
 from pdengine.config import load_config
 from pdengine.kv_cache import KvCache
+from pdengine.layers import layers_for
 from pdengine.model import Model
 from pdengine.sequence import Sequence
 from pdengine.weights import load_weights
@@ -41,6 +42,7 @@ class ModelRig:
         weights = load_weights(config, model_dir, self.kv.pages.dtype, device, as_int8=as_int8)
         self.model = Model(config, weights)
         self.backend = build_backend(attention, config, self.kv)
+        self.layers = layers_for(config, weights, self.backend)
         self._free = list(range(num_pages))
         random.Random(0).shuffle(self._free)
 
@@ -58,7 +60,7 @@ class ModelRig:
             self.kv.device,
         )
         rows = torch.arange(len(batch.token_ids), device=self.kv.device)
-        logits = self.model.forward(batch, self.backend, rows)
+        logits = self.model.forward(batch, self.layers, rows)
         for sequence, num_tokens in slices:
             sequence.num_computed += num_tokens
         return list(logits.split([num_tokens for _, num_tokens in slices]))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pdengine.attention.schedules import FIXED, Piece, Schedule, View, Work
+from pdengine.attention.schedules import CHOICES, Piece, Schedule, View, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Costs:
 class Adaptive:
     """A ``Schedule``. Work of equal cost goes to the one named first."""
 
-    def __init__(self, costs: Costs, schedules: Mapping[str, Schedule] = FIXED) -> None:
+    def __init__(self, costs: Costs, schedules: Mapping[str, Schedule] = CHOICES) -> None:
         self._costs = costs
         self._schedules = schedules
 
@@ -99,5 +99,5 @@ def _reading_s(shares: Sequence[_Share], costs: Costs) -> float:
 
 def _num_parts(pieces: Sequence[Piece]) -> int:
     """Pieces of rows that were cut."""
-    groups = groupby(pieces, key=lambda piece: (piece.row.row, piece.first_head))
+    groups = groupby(pieces, key=lambda piece: piece.row.row)
     return sum(num for _, group in groups if (num := sum(1 for _ in group)) > 1)

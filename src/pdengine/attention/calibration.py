@@ -6,6 +6,7 @@ pages are read, whatever they hold.
 
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from hashlib import sha256
@@ -28,7 +29,7 @@ from pdengine.kv_cache import KvCache
 
 log = logging.getLogger(__name__)
 
-VERSION = 1  # of what is measured
+VERSION = 2  # of what is measured
 LONG_TOKENS = 4096
 NUM_SHORT = 256  # rows of one token, for each worker
 NUM_PARTS = 64
@@ -46,10 +47,10 @@ class Reader(Protocol):
 Build = Callable[[Schedule], Reader]
 
 
-def costs_of(build: Build, config: ModelConfig, kv: KvCache, processor: str) -> Costs:
-    """Those kept from an earlier start with the same kind of processor, pages and threads, else
+def costs_of(build: Build, config: ModelConfig, kv: KvCache, kernels: str) -> Costs:
+    """Those kept from an earlier start with the same ``kernels``, pages and threads, else
     measured now, in a second or so."""
-    path = _path(config, kv, processor)
+    path = _path(config, kv, kernels)
     kept = _kept(path)
     if kept is not None:
         return kept
@@ -130,14 +131,14 @@ def _in_halves(view: View) -> Work:
 
 
 def _cut(view: View, num: int) -> Work:
-    parts = [cut(whole(row, view), -(-row.num_tokens // num)) for row in view.rows]
+    parts = [cut(whole(row), -(-row.num_tokens // num)) for row in view.rows]
     return Work([piece for pieces in parts for piece in pieces], takes_turns=False)
 
 
-def _path(config: ModelConfig, kv: KvCache, processor: str) -> Path:
+def _path(config: ModelConfig, kv: KvCache, kernels: str) -> Path:
     layout = kv.layout
     shape = (config.num_heads, layout.num_kv_heads, layout.head_dim, layout.num_layers)
-    what = (VERSION, processor, torch.get_num_threads(), layout.dtype, layout.page_tokens, shape)
+    what = (VERSION, kernels, torch.get_num_threads(), layout.dtype, layout.page_tokens, shape)
     name = sha256(repr((*what, torch.__version__)).encode()).hexdigest()[:16]
     return cache_dir() / "attention" / f"{name}.json"
 
@@ -156,7 +157,7 @@ def _keep(path: Path, costs: Costs) -> None:
     """Several processes may do so at once; who cannot, measures again at the next start."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{id(costs):x}.tmp")
+        draft = path.with_suffix(f".{os.getpid()}.tmp")
         draft.write_text(json.dumps(asdict(costs)))
         draft.replace(path)
     except OSError as error:

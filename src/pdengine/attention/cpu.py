@@ -26,9 +26,11 @@ from pdengine.kernels.library import (
     MERGE_FIELDS,
     TILE_FIELDS,
     Layer,
+    Plan,
+    kernel,
     kernels,
-    processor,
     unavailable,
+    version,
 )
 from pdengine.kv_cache import KvCache
 
@@ -65,64 +67,63 @@ def build_cpu(config: ModelConfig, kv: KvCache, schedule: str) -> "CpuAttention"
     def build(fixed: Schedule) -> CpuAttention:
         return CpuAttention(config, kv, fixed)
 
-    return build(Adaptive(costs_of(build, config, kv, processor())))
+    return build(Adaptive(costs_of(build, config, kv, version())))
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """Of one window. ``partials``: room for the parts of rows that were cut."""
+class _Work:
+    """Of one window, and the memory that ``plan`` points into."""
 
-    items: Table
-    merges: Table
-    tiles: Table
-    partials: Tensor
-    takes_turns: bool
+    plan: Plan
+    memory: tuple[Table | Tensor, ...]
 
 
 class CpuAttention:
+    """``plan`` fills ``tables``, ``key_rows`` (where each token's keys go in layer 0) and what
+    ``plan_of`` gives, for whoever calls the kernels without ``run``."""
+
     def __init__(self, config: ModelConfig, kv: KvCache, schedule: Schedule) -> None:
-        library = kernels()
+        self.key_rows = torch.empty(0, dtype=torch.int64)
+        self.tables: Table = np.empty((0, 0), dtype=np.int32)
         self._config = config
         self._kv = kv
         self._schedule = schedule
-        self._decode = getattr(library, f"pdspan_decode_{kv.layout.dtype}")
-        self._prefill = getattr(library, f"pdspan_prefill_{kv.layout.dtype}")
-        self._tile_rows: int = library.pdspan_tile_rows()
-        self._store_rows = torch.empty(0, dtype=torch.int64)
-        self._tables: Table = np.empty((0, 0), dtype=np.int32)
-        self._plans: dict[int | None, _Plan] = {}
+        self._attend = kernel("attend", kv.pages.dtype)
+        self._tile_rows: int = kernels().pdspan_tile_rows()
+        self._work: dict[int | None, _Work] = {}
 
     def plan(self, batch: StepBatch) -> None:
-        self._store_rows = self._kv.key_rows(batch.slots)
-        self._tables = _tables(batch)
-        self._plans = {
-            window: self._plan(batch, window) for window in set(self._config.layer_windows)
+        self.key_rows = self._kv.key_rows(batch.slots)
+        self.tables = _tables(batch)
+        self._work = {
+            window: self._work_of(batch, window) for window in set(self._config.layer_windows)
         }
 
     def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        self._kv.store(layer, self._store_rows, k, v)
+        self._kv.store(layer, self.key_rows, k, v)
         return self.attend(layer, q)
 
     def attend(self, layer: int, q: Tensor) -> Tensor:
         """As ``run``, with keys and values that are in the cache already."""
-        window = self._config.layer_windows[layer]
-        plan, q = self._plans[window], q.contiguous()
+        q = q.contiguous()
         out = torch.empty_like(q)
-        tables = (self._tables, self._tables.shape[1])
-        common = (self._layer(layer), q.data_ptr(), *tables)
-        threads = torch.get_num_threads()
-        if len(plan.items):
-            self._decode(
-                *common,
-                *(plan.items, len(plan.items), plan.merges, len(plan.merges)),
-                *(plan.partials.data_ptr(), plan.takes_turns, threads, out.data_ptr()),
-            )
-        if len(plan.tiles):
-            tiles = (plan.tiles, len(plan.tiles), window or 0)
-            self._prefill(*common, *tiles, threads, out.data_ptr())
+        self._attend(
+            *(self.cache(layer), q.data_ptr(), self.tables.ctypes.data, self.tables.shape[1]),
+            *(self.plan_of(self._config.layer_windows[layer]), torch.get_num_threads()),
+            out.data_ptr(),
+        )
         return out
 
-    def _layer(self, layer: int) -> Layer:
+    def plan_of(self, window: int | None) -> Plan:
+        """Of the step planned last, for the layers of that window; valid until the next."""
+        return self._work[window].plan
+
+    @property
+    def layer_stride(self) -> int:
+        """Elements from a page's keys in one layer to those in the next."""
+        return self._kv.pages.stride(1)
+
+    def cache(self, layer: int) -> Layer:
         pages = self._kv.pages
         keys, values = self._kv.layer(layer)
         return Layer(
@@ -137,7 +138,7 @@ class CpuAttention:
             scale=self._config.head_dim**-0.5,
         )
 
-    def _plan(self, batch: StepBatch, window: int | None) -> _Plan:
+    def _work_of(self, batch: StepBatch, window: int | None) -> _Work:
         starts = list(accumulate(batch.query_lengths, initial=0))
         rows = [
             Row(starts[i], i, 0 if window is None else max(0, context - window), context)
@@ -146,12 +147,24 @@ class CpuAttention:
             )
             if length == 1
         ]
-        view = View(rows, self._config.num_kv_heads, torch.get_num_threads())
+        view = View(rows, torch.get_num_threads())
         work = self._schedule(view) if rows else Work((), takes_turns=False)
         items, merges, num_partials = _items(work)
-        size = num_partials * self._config.num_heads * (self._config.head_dim + 2)
         tiles = _tiles(batch, starts, self._config.num_kv_heads, self._tile_rows)
-        return _Plan(items, merges, tiles, torch.empty(size), work.takes_turns)
+        size = num_partials * self._config.num_heads * (self._config.head_dim + 2)
+        partials = torch.empty(size)
+        plan = Plan(
+            items=items.ctypes.data,
+            merges=merges.ctypes.data,
+            tiles=tiles.ctypes.data,
+            partials=partials.data_ptr(),
+            num_items=len(items),
+            num_merges=len(merges),
+            num_tiles=len(tiles),
+            window=window or 0,
+            takes_turns=work.takes_turns,
+        )
+        return _Work(plan, (items, merges, tiles, partials))
 
 
 def _tables(batch: StepBatch) -> Table:
@@ -168,17 +181,17 @@ def _items(work: Work) -> tuple[Table, Table, int]:
     items: list[tuple[int, ...]] = []
     merges: list[tuple[int, ...]] = []
     num_partials = 0
-    together = groupby(work.pieces, key=lambda p: (p.row.row, p.first_head, p.last_head))
-    for (row, first_head, last_head), group in together:
+    for row, group in groupby(work.pieces, key=lambda piece: piece.row.row):
         pieces = list(group)
-        is_cut = len(pieces) > 1
-        for place, piece in enumerate(pieces):
-            partial = num_partials + place if is_cut else -1
-            heads = (first_head, last_head)
-            items.append((row, piece.row.table, *heads, piece.first, piece.last, partial))
+        num_parts = sum(piece.first < piece.last for piece in pieces)
+        is_cut, part = num_parts > 1, num_partials
+        for piece in pieces:
+            partial = part if is_cut else -1
+            items.append((row, piece.row.table, piece.first, piece.last, partial))
+            part += piece.first < piece.last
         if is_cut:
-            end = num_partials + len(pieces)
-            merges.append((row, first_head, last_head, num_partials, end))
+            end = num_partials + num_parts
+            merges.append((row, num_partials, end))
             num_partials = end
     return _table(items, ITEM_FIELDS), _table(merges, MERGE_FIELDS), num_partials
 

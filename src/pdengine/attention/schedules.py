@@ -1,7 +1,8 @@
 """How a decode step's attention is divided into work: one policy each, for any device.
 
 A row is one query token with its context. ``per_row`` takes each row as one piece, divided evenly
-in order; ``split`` cuts long contexts into parts of nearly equal size, about two for each worker;
+in order; ``padded``, the baseline of coarse batches, divides as if all rows were as long as the
+longest; ``split`` cuts long contexts into parts of nearly equal size, about two for each worker;
 ``workqueue`` cuts into smaller pieces, of which whoever is free takes the next.
 Parts of one row are merged afterwards. Which of them suits a step, ``adaptive`` decides. All KV
 heads of a token stay together: they are neighbours in memory, and read as fast as it goes only that
@@ -33,7 +34,6 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class View:
     rows: Sequence[Row]
-    num_kv_heads: int
     num_workers: int
 
     @property
@@ -43,11 +43,9 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Of ``row``: KV heads [first_head, last_head), tokens [first, last)."""
+    """Of ``row``: tokens [first, last), perhaps none."""
 
     row: Row
-    first_head: int
-    last_head: int
     first: int
     last: int
 
@@ -55,7 +53,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Work:
     """``takes_turns``: a worker that is free takes the next piece; else each has an equal share of
-    them, in order. Pieces of one row and the same heads stand together."""
+    them, in order. Pieces of one row stand together."""
 
     pieces: Sequence[Piece]
     takes_turns: bool
@@ -65,12 +63,24 @@ Schedule = Callable[[View], Work]
 
 
 def per_row(view: View) -> Work:
-    return Work([whole(row, view) for row in view.rows], takes_turns=False)
+    return Work([whole(row) for row in view.rows], takes_turns=False)
+
+
+def padded(view: View) -> Work:
+    """A worker whose part of a row lies beyond its end has nothing to do, and takes no other."""
+    longest = max(row.num_tokens for row in view.rows)
+    starts = range(0, longest, QUEUE_PART_TOKENS)
+    pieces = [
+        Piece(row, *(min(row.last, row.first + start + end) for end in (0, QUEUE_PART_TOKENS)))
+        for row in view.rows
+        for start in starts
+    ]
+    return Work(pieces, takes_turns=False)
 
 
 def split(view: View) -> Work:
     part = max(LEAST_PART_TOKENS, -(-view.num_tokens // (2 * view.num_workers)))
-    pieces = [piece for row in view.rows for piece in cut(whole(row, view), part)]
+    pieces = [piece for row in view.rows for piece in cut(whole(row), part)]
     return Work(pieces, takes_turns=False)
 
 
@@ -79,23 +89,19 @@ def workqueue(view: View) -> Work:
     rows = sorted(view.rows, key=lambda row: -row.num_tokens)
     fair = -(-view.num_tokens // (4 * view.num_workers))
     part = max(LEAST_PART_TOKENS, min(QUEUE_PART_TOKENS, fair))
-    pieces = [piece for row in rows for piece in cut(whole(row, view), part)]
+    pieces = [piece for row in rows for piece in cut(whole(row), part)]
     return Work(pieces, takes_turns=True)
 
 
-FIXED: Mapping[str, Schedule] = {
-    "per_row": per_row,
-    "split": split,
-    "workqueue": workqueue,
-}
+CHOICES: Mapping[str, Schedule] = {"per_row": per_row, "split": split, "workqueue": workqueue}
+FIXED: Mapping[str, Schedule] = {**CHOICES, "padded": padded}
 ADAPTIVE = "adaptive"
 SCHEDULES = (*FIXED, ADAPTIVE)
 DEFAULT_SCHEDULE = "workqueue"
 
 
-def whole(row: Row, view: View) -> Piece:
-    """All of it."""
-    return Piece(row, 0, view.num_kv_heads, row.first, row.last)
+def whole(row: Row) -> Piece:
+    return Piece(row, row.first, row.last)
 
 
 def cut(piece: Piece, part_tokens: int) -> list[Piece]:
@@ -103,7 +109,4 @@ def cut(piece: Piece, part_tokens: int) -> list[Piece]:
     num_tokens = piece.last - piece.first
     num_parts = max(1, -(-num_tokens // part_tokens))
     ends = [piece.first + num_tokens * i // num_parts for i in range(num_parts + 1)]
-    return [
-        Piece(piece.row, piece.first_head, piece.last_head, first, last)
-        for first, last in pairwise(ends)
-    ]
+    return [Piece(piece.row, first, last) for first, last in pairwise(ends)]

@@ -23,7 +23,8 @@ import torch
 from pdcore.errors import ConfigError, PdspanError
 from pdcore.generation import GenerationRequest, RequestId, SamplingParams
 from pdcore.settings import EngineSettings
-from pdengine.attention.calibration import batch_of
+from pdengine.attention.calibration import batch_of, seconds_of
+from pdengine.attention.cpu import CpuAttention
 from pdengine.attention.schedules import ADAPTIVE, FIXED, SCHEDULES
 from pdengine.batch import Slice
 from pdengine.engine import Engine
@@ -121,13 +122,17 @@ class Bench:
     def read_shares(self, repetitions: int, num_tokens: int = 8192) -> list[float]:
         """Bytes a second that attention of one row reads, over those of plain reading."""
         words = self._kv.pages.view(torch.int64).flatten()
+        backend = self._engines[ADAPTIVE].backend
+        assert isinstance(backend, CpuAttention), "the settings name it"
         num_bytes = num_tokens * self._kv.layout.page_bytes // self._kv.layout.page_tokens
         shares = []
         for _ in range(repetitions):
             started = perf_counter()
             words[: num_bytes // 8].sum()
             plain_s = perf_counter() - started
-            shares.append(plain_s / self.attention_s(ADAPTIVE, [[num_tokens]]))
+            batch = batch_of([num_tokens], self._kv)
+            attention_s = seconds_of(backend, batch, self._config, self._kv, trials=1)
+            shares.append(plain_s / attention_s)
         return shares
 
     def _sequences(self, lengths: Sequence[int]) -> Iterator[TokenSequence]:

@@ -10,8 +10,8 @@ import platform
 from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 
 from pdcore.compiled import Recipe, compiled
@@ -20,18 +20,20 @@ from pdcore.errors import ConfigError
 log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent
-ITEM_FIELDS = 7
-MERGE_FIELDS = 5
+ITEM_FIELDS = 5
+MERGE_FIELDS = 3
 TILE_FIELDS = 5
 LANES = 16
+PANEL = 16  # rows of a packed matrix that stand together
 MAX_HEAD_DIM = 256
 MAX_GROUPS = 16
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
-class Layer(ctypes.Structure):
-    """See the structure of the same name in the source."""
+# Each is described beside the structure of the same name in the sources.
 
+
+class Layer(ctypes.Structure):
     _fields_ = (
         ("keys", c_void_p),
         ("page_stride", c_int64),
@@ -45,35 +47,109 @@ class Layer(ctypes.Structure):
     )
 
 
+class Plan(ctypes.Structure):
+    _fields_ = (
+        ("items", c_void_p),
+        ("merges", c_void_p),
+        ("tiles", c_void_p),
+        ("partials", c_void_p),
+        ("num_items", c_int32),
+        ("num_merges", c_int32),
+        ("num_tiles", c_int32),
+        ("window", c_int32),
+        ("takes_turns", c_int32),
+    )
+
+
+class Matrix(ctypes.Structure):
+    _fields_ = (
+        ("values", c_void_p),
+        ("scales", c_void_p),
+        ("bias", c_void_p),
+        ("num_in", c_int64),
+        ("num_out", c_int64),
+    )
+
+
+class DecoderLayer(ctypes.Structure):
+    _fields_ = (
+        ("input_norm", c_void_p),
+        ("query_norm", c_void_p),
+        ("key_norm", c_void_p),
+        ("mlp_norm", c_void_p),
+        ("qkv", Matrix),
+        ("output", Matrix),
+        ("gate_up", Matrix),
+        ("down", Matrix),
+        ("plan", c_int32),
+    )
+
+
+class Decoder(ctypes.Structure):
+    _fields_ = (
+        ("layers", POINTER(DecoderLayer)),
+        ("final_norm", c_void_p),
+        ("layer_stride", c_int64),
+        ("num_layers", c_int32),
+        ("epsilon", c_float),
+    )
+
+
+class DecoderStep(ctypes.Structure):
+    _fields_ = (
+        ("x", c_void_p),
+        ("normed", c_void_p),
+        ("qkv", c_void_p),
+        ("queries", c_void_p),
+        ("attended", c_void_p),
+        ("delta", c_void_p),
+        ("gate_up", c_void_p),
+        ("inner", c_void_p),
+        ("cosine", c_void_p),
+        ("sine", c_void_p),
+        ("key_rows", c_void_p),
+        ("tables", c_void_p),
+        ("plans", POINTER(Plan)),
+        ("table_stride", c_int64),
+        ("num_rows", c_int64),
+        ("num_threads", c_int32),
+    )
+
+
 @cache
 def kernels() -> ctypes.CDLL:
     """Compiled at first use, in seconds. Raises ConfigError where that cannot be done."""
-    library = ctypes.CDLL(str(compiled(_recipe())))
-    table = np.ctypeslib.ndpointer(dtype=np.int32, flags="C_CONTIGUOUS")
-    common = [POINTER(Layer), c_void_p, table, c_int64]
+    path = compiled(_recipe())
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:  # a file system that runs nothing
+        raise ConfigError(f"cannot load {path}: {error}; set PDSPAN_CACHE") from None
     for dtype in DTYPES.values():
-        decode = getattr(library, f"pdspan_decode_{dtype}")
-        decode.argtypes = [
-            *common,
-            *(table, c_int),  # items
-            *(table, c_int),  # merges
-            *(c_void_p, c_int, c_int, c_void_p),
-        ]
-        prefill = getattr(library, f"pdspan_prefill_{dtype}")
-        prefill.argtypes = [*common, table, c_int, c_int, c_int, c_void_p]
-        linear = getattr(library, f"pdspan_linear_{dtype}")
-        linear.argtypes = [*(c_void_p,) * 3, *(c_int64,) * 3, c_int, c_void_p]
-        linear8 = getattr(library, f"pdspan_linear_int8_{dtype}")
-        linear8.argtypes = [*(c_void_p,) * 4, *(c_int64,) * 3, c_int, c_void_p]
-        norm = getattr(library, f"pdspan_rms_norm_{dtype}")
-        norm.argtypes = [*(c_void_p,) * 3, c_float, c_int64, c_int64, c_int, c_void_p]
-        rotate = getattr(library, f"pdspan_rotate_{dtype}")
-        rotate.argtypes = [c_void_p, c_int64, c_void_p, c_void_p, *(c_int64,) * 3, c_int]
-        gated = getattr(library, f"pdspan_gated_{dtype}")
-        gated.argtypes = [c_void_p, c_int64, c_int64, c_int, c_void_p]
-        for function in (decode, prefill, linear, linear8, norm, rotate, gated):
-            function.restype = None
+        arguments = {
+            "attend": [
+                *(POINTER(Layer), c_void_p, c_void_p, c_int64),
+                *(POINTER(Plan), c_int, c_void_p),
+            ],
+            "product": [POINTER(Matrix), c_void_p, c_int64, c_int, c_void_p],
+            "rms_norm": [*(c_void_p,) * 3, c_float, c_int64, c_int64, c_int, c_void_p],
+            "rotate": [c_void_p, c_int64, c_void_p, c_void_p, *(c_int64,) * 3, c_int],
+            "gated": [c_void_p, c_int64, c_int64, c_int, c_void_p],
+            "layers": [POINTER(Decoder), POINTER(Layer), POINTER(DecoderStep)],
+        }
+        for name, types in arguments.items():
+            function = getattr(library, f"pdspan_{name}_{dtype}")
+            function.argtypes, function.restype = types, None
     return library
+
+
+def kernel(name: str, dtype: torch.dtype) -> Any:
+    """The kernel ``name`` for ``dtype``, one of ``DTYPES``."""
+    return getattr(kernels(), f"pdspan_{name}_{DTYPES[dtype]}")
+
+
+def version() -> str:
+    """Another for other sources, options or processors. Compiles them, or raises ConfigError."""
+    return compiled(_recipe()).name
 
 
 @cache
@@ -100,7 +176,7 @@ def _recipe() -> Recipe:
         libraries=_openmp_of_torch(),
         purpose="fast code for this CPU",
         language="C++",
-        machine=f"{platform.machine()} {processor()} {torch.__version__}",
+        machine=f"{platform.machine()} {_processor()} {torch.__version__}",
     )
 
 
@@ -110,7 +186,7 @@ def _openmp_of_torch() -> tuple[str, ...]:
     return tuple(str(path) for path in sorted(folder.glob("libgomp*.so*")))
 
 
-def processor() -> str:
+def _processor() -> str:
     """Its model and instruction sets."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,40 +1,20 @@
-"""A matrix product that reads its weights once for a few rows of input, as decode steps need it.
+"""Matrices as our kernels read them, and their products.
 
-torch's own is better from some number of rows on. That number is a rule, by dtype and instructions,
-and not a trial at the start: nodes with the same kind of processor must round alike, however busy
-they were when they started.
+A matrix is packed once, at load: sixteen rows side by side, in 8 bits if that is asked for. The
+product of a row is the same, bit by bit, whatever rows are beside it, so a step that is batched or
+cut another way rounds alike.
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from pdengine.kernels.library import DTYPES, LANES, kernels, unavailable
+from pdengine.kernels.arena import Arena
+from pdengine.kernels.library import DTYPES, PANEL, Matrix, kernel, unavailable
 
 INT8_MOST = 127
-OUTS = 4  # rows of the weight that the kernel takes together
-MOST_ROWS = 16
-MOST_ROWS_IN_PAIRS = 32  # where one instruction multiplies pairs of bfloat16
-MOST_ROWS_WIDENED = 64  # bfloat16 without it, which torch too has to widen first
-
-
-def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``[rows, in]`` by ``[out, in]``, both of one dtype; added up in float32 and rounded once."""
-    assert x.dtype == weight.dtype
-    x = x.contiguous()
-    out = torch.empty(len(x), len(weight), dtype=weight.dtype)
-    function = getattr(kernels(), f"pdspan_linear_{DTYPES[weight.dtype]}")
-    function(
-        x.data_ptr(),
-        weight.data_ptr(),
-        None if bias is None else bias.data_ptr(),
-        *(len(x), weight.shape[1], len(weight)),
-        torch.get_num_threads(),
-        out.data_ptr(),
-    )
-    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,51 +25,69 @@ class Int8:
     scales: Tensor
 
     @classmethod
-    def of(cls, weight: Tensor) -> Self:
+    def of(cls, weight: Tensor) -> "Int8":
         wide = weight.float()
         scales = wide.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / INT8_MOST
         return cls((wide / scales[:, None]).round().to(torch.int8), scales)
 
+
+class Packed:
+    """``x @ weight.T + bias``. ``dtype``, of ``x`` and the result, is float32 or bfloat16."""
+
+    def __init__(
+        self, weight: Tensor | Int8, bias: Tensor | None, dtype: torch.dtype, arena: Arena
+    ) -> None:
+        self.dtype = dtype
+        values = weight.values if isinstance(weight, Int8) else weight
+        self.num_out, self.num_in = values.shape
+        self.values = _packed(values, kernel("columns_together", dtype)(), arena)
+        self._scales = _to_whole_panels(weight.scales) if isinstance(weight, Int8) else None
+        self._bias = None if bias is None else _to_whole_panels(bias.to(dtype))
+        self._product = kernel("product", dtype)
+        self.matrix = Matrix(
+            values=self.values.data_ptr(),
+            scales=None if self._scales is None else self._scales.data_ptr(),
+            bias=None if self._bias is None else self._bias.data_ptr(),
+            num_in=self.num_in,
+            num_out=self.num_out,
+        )
+
     @property
     def nbytes(self) -> int:
-        return self.values.nbytes + self.scales.nbytes
+        """Bytes of weights that a product reads."""
+        return self.values.nbytes + (0 if self._scales is None else self._scales.nbytes)
 
-    def restored(self, dtype: torch.dtype) -> Tensor:
-        return (self.values * self.scales[:, None]).to(dtype)
-
-
-def few_rows_int8(x: Tensor, weight: Int8, bias: Tensor | None) -> Tensor:
-    """As ``few_rows``; the result has the dtype of ``x``."""
-    wide = x.float().contiguous()
-    num_out, num_in = weight.values.shape
-    out = torch.empty(len(x), num_out, dtype=x.dtype)
-    function = getattr(kernels(), f"pdspan_linear_int8_{DTYPES[x.dtype]}")
-    function(
-        wide.data_ptr(),
-        weight.values.data_ptr(),
-        weight.scales.data_ptr(),
-        None if bias is None else bias.data_ptr(),
-        *(len(x), num_in, num_out),
-        torch.get_num_threads(),
-        out.data_ptr(),
-    )
-    return out
+    def __call__(self, x: Tensor) -> Tensor:
+        """``[rows, in]`` to ``[rows, out]``; added up in float32 and rounded once."""
+        assert x.dtype == self.dtype and x.shape[1] == self.num_in
+        x = x.contiguous()
+        out = torch.empty(len(x), self.num_out, dtype=self.dtype)
+        self._product(self.matrix, x.data_ptr(), len(x), torch.get_num_threads(), out.data_ptr())
+        return out
 
 
 def obstacle(weight: Tensor) -> str | None:
-    """Why the kernel cannot take this weight, or None; compiles it."""
+    """Why our kernels cannot take this weight, or None; compiles them."""
     if weight.device.type != "cpu":
         return f"it is on {weight.device.type}, not on a CPU"
     if weight.dtype not in DTYPES:
         return f"it is {weight.dtype}, not one of {', '.join(map(str, DTYPES))}"
-    if weight.shape[0] % OUTS or weight.shape[1] % LANES or not weight.is_contiguous():
-        return f"its shape {tuple(weight.shape)} is no multiple of ({OUTS}, {LANES})"
+    if weight.shape[1] % 2:
+        return f"its shape is {tuple(weight.shape)}, with an odd number of columns"
     return unavailable()
 
 
-def most_rows(dtype: torch.dtype) -> int:
-    """Of more rows torch's product is the faster one, or as fast."""
-    if dtype is not torch.bfloat16:
-        return MOST_ROWS
-    has_pairs = torch.cpu.get_capabilities().get("avx512_bf16", False)
-    return MOST_ROWS_IN_PAIRS if has_pairs else MOST_ROWS_WIDENED
+def _packed(values: Tensor, columns: int, arena: Arena) -> Tensor:
+    """``[panels, in / columns, PANEL, columns]``."""
+    values = _to_whole_panels(values)
+    num_out, num_in = values.shape
+    apart = values.view(num_out // PANEL, PANEL, num_in // columns, columns)
+    packed = arena.take(values.numel(), values.dtype)
+    packed = packed.view(num_out // PANEL, num_in // columns, PANEL, columns)
+    return packed.copy_(apart.transpose(1, 2))
+
+
+def _to_whole_panels(rows: Tensor) -> Tensor:
+    """With zeros up to a multiple of ``PANEL`` rows; contiguous."""
+    missing = -len(rows) % PANEL
+    return pad(rows, (0, 0) * (rows.dim() - 1) + (0, missing)).contiguous()

@@ -58,7 +58,25 @@ inline void store(Bfloat16* p, Vec v) {  // round to nearest, ties to even, as t
   std::memcpy(p, &halves, sizeof halves);
 }
 
+inline float get(const float* p) { return *p; }
+
+inline float get(const Bfloat16* p) {
+  const uint32_t word = static_cast<uint32_t>(p->bits) << 16;
+  float value;
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+
 inline Vec spread(float x) { return x - Vec{}; }
+
+// Rounded as an element of T, and back.
+inline Vec rounded(Vec v, const float*) { return v; }
+
+inline Vec rounded(Vec v, const Bfloat16*) {
+  Bfloat16 lanes[LANES];
+  store(lanes, v);
+  return load(lanes);
+}
 
 // The lanes of ``v``, each where its number with one bit turned says.
 template <int BIT>
@@ -90,8 +108,9 @@ inline Vec select(Ints mask, Vec a, Vec b) {
 inline Vec larger(Vec a, Vec b) { return select(a > b, a, b); }
 
 // e^x for x <= 0, relative error below 2e-7: 2^n times a polynomial of the rest, |rest| <= ln(2)/2.
-// Below -87 it is 0: what is masked is -inf.
-inline Vec exponential(Vec x) {
+// Below -87 it is 0: what is masked is -inf. No number stays no number: who samples must see it.
+inline Vec exponential(Vec given) {
+  Vec x = given;
   const Ints is_tiny = x < spread(-87.0f);
   x = larger(x, spread(-87.0f));
   const Vec scaled = x * spread(1.44269504088896341f);
@@ -106,7 +125,7 @@ inline Vec exponential(Vec x) {
   y = y * r + spread(5.0000001201e-1f);
   y = y * r * r + r + spread(1.0f);
   const Vec power = reinterpret_cast<Vec>((n + 127) << 23);
-  return select(is_tiny, Vec{}, y * power);
+  return select(given == given, select(is_tiny, Vec{}, y * power), given);
 }
 
 inline float exponential(float x) { return exponential(spread(x))[0]; }

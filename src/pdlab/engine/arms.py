@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from pdlab.own_environment import OwnEnvironment
 
 Task = Mapping[str, str | int]
 Answer = Mapping[str, object]
+
+END_S = 20.0
 
 VLLM = OwnEnvironment(
     "vLLM",
@@ -33,17 +35,28 @@ VLLM = OwnEnvironment(
 
 @dataclass(frozen=True, slots=True)
 class EngineArm:
+    """``tasks``: names of those that it is asked."""
+
     name: str
     command: tuple[str, ...]
+    tasks: Collection[str]
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def pdspan_arm(name: str, model: Path, threads: int, *options: str) -> EngineArm:
+def pdspan_arm(
+    name: str, model: Path, threads: int, *options: str, tasks: Collection[str]
+) -> EngineArm:
     command = (sys.executable, "-m", "pdengine.benchmark", "--model", str(model))
-    return EngineArm(name, (*command, "--threads", str(threads), *options))
+    return EngineArm(name, (*command, "--threads", str(threads), *options), tasks)
 
 
-def vllm_arm(model: Path, threads: int) -> EngineArm:
+def cluster_arm(name: str, model: Path, threads: int, *, tasks: Collection[str]) -> EngineArm:
+    """Router, prefill and decode node on this machine, ``threads`` for each engine."""
+    command = (sys.executable, "-m", "pdlab.engine.cluster_end", "--model", str(model))
+    return EngineArm(name, (*command, "--threads", str(threads)), tasks)
+
+
+def vllm_arm(name: str, model: Path, threads: int, *, tasks: Collection[str]) -> EngineArm:
     """With the thread setting that is best for it. Installs vLLM first. Raises ConfigError."""
     end = Path(pdlab.__path__[0]) / "engine" / "vllm_end.py"
     environment = {
@@ -54,7 +67,8 @@ def vllm_arm(model: Path, threads: int) -> EngineArm:
         "VLLM_LOGGING_LEVEL": "ERROR",
         "HF_HUB_OFFLINE": "1",
     }
-    return EngineArm("vllm", (str(VLLM.python()), str(end), "--model", str(model)), environment)
+    command = (str(VLLM.python()), str(end), "--model", str(model))
+    return EngineArm(name, command, tasks, environment)
 
 
 class Running:
@@ -62,6 +76,7 @@ class Running:
 
     def __init__(self, arm: EngineArm, process: subprocess.Popen[str], errors: Path) -> None:
         self.name = arm.name
+        self.tasks = arm.tasks
         self.dtype = ""
         self._process = process
         self._errors = errors
@@ -118,4 +133,16 @@ def started(arm: EngineArm) -> Iterator[Running]:
                 running.dtype = str(running.hear().get("dtype"))
                 yield running
             finally:
-                process.kill()
+                _end(process)
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """By the end of its input, after which it clears up; by force when that takes too long."""
+    assert process.stdin
+    process.send_signal(signal.SIGCONT)
+    with suppress(BrokenPipeError):  # it has ended already
+        process.stdin.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()

@@ -22,6 +22,8 @@ TASKS: Mapping[str, Task] = {
     "decode 32 x 128": {"task": "decode", "batch": 32, "context": 128, "steps": 32},
     "decode 8 x 2048": {"task": "decode", "batch": 8, "context": 2048, "steps": 32},
 }
+FIRST_TOKEN = "first token of 2048"
+FIRST_TOKEN_TASK: Mapping[str, Task] = {FIRST_TOKEN: {"task": "prefill", "tokens": 2048}}
 READ: Task = {"task": "read"}
 
 
@@ -59,7 +61,7 @@ def measure(
     threads: int,
     repetitions: int,
     progress: Progress,
-    tasks: Mapping[str, Task] = TASKS,
+    tasks: Mapping[str, Task],
     seed: int = 0,
 ) -> EngineRecord:
     """Raises ConfigError or PeerUnavailable when an engine cannot be started or fails."""
@@ -87,7 +89,8 @@ def _measured(
     for block in range(repetitions + 1):
         for index, (name, task) in enumerate(tasks.items()):
             progress("tasks", (block + index / len(tasks)) / (repetitions + 1))
-            for arm in rng.sample(arms, len(arms)):
+            asked = [arm for arm in arms if name in arm.tasks]
+            for arm in rng.sample(asked, len(asked)):
                 answer = arm.ask(task)
                 if block == 0:
                     continue

@@ -120,3 +120,10 @@ def test_attempts_and_what_is_cut() -> None:
     send(made, 0, 30)
     assert made.close() == (80, 2)
     assert not made.is_open and made.is_cut
+
+
+def test_those_that_had_a_stream_are_counted_whatever_is_wanted_now() -> None:
+    made, told = stripes(3)
+    made[2].close()
+    told.num = 1
+    assert (made.num, made.num_opened) == (1, 3)

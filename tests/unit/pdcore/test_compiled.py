@@ -48,3 +48,11 @@ def test_what_the_compiler_says_is_told(recipe: Recipe) -> None:
     with pytest.raises(ConfigError, match=r"this test: .*cc failed: .*error: .*nothing"):
         compiled(recipe)
     assert not list((recipe.sources[0].parent / "cache" / "tools").iterdir())
+
+
+def test_a_cache_that_cannot_be_written_is_one_clear_line(recipe: Recipe) -> None:
+    (recipe.sources[0].parent / "cache").write_text("a file")
+    with pytest.raises(
+        ConfigError, match=r"^this test: cannot write .*cache/tools: .*PDSPAN_CACHE"
+    ):
+        compiled(recipe)

@@ -93,7 +93,9 @@ def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
 
 def test_an_unknown_schedule_is_refused_with_the_known_ones() -> None:
     case = AttentionCase(Shape(), DECODE)
-    with pytest.raises(ConfigError, match="'rows'; one of per_row, split, workqueue, adaptive"):
+    with pytest.raises(
+        ConfigError, match="'rows'; one of per_row, split, workqueue, padded, adaptive"
+    ):
         build_backend("cpu", case.config, case.kv, "rows")
 
 
@@ -132,3 +134,18 @@ def test_flashinfer_without_a_gpu_is_refused_by_its_reason() -> None:
     case = AttentionCase(Shape(), DECODE)
     with pytest.raises(ConfigError, match="needs an NVIDIA GPU and the engine's device is cpu"):
         build_backend("flashinfer", case.config, case.kv)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_a_query_that_is_no_number_gives_no_number_and_harms_no_other(
+    lengths: str, dtype: str
+) -> None:
+    """Whoever samples must see that a model has failed, not a token that looks like any other."""
+    case = AttentionCase(Shape(dtype=dtype), LENGTHS[lengths])
+    expected = case.expected()
+    case.q[:, 0] = torch.inf
+    out = case.run(build_backend("cpu", case.config, case.kv))
+    assert out[:, 0].isnan().flatten(1).any(1).all()
+    rtol, atol = (1e-4, 1e-5) if dtype == "float32" else (0.03, 0.02)
+    torch.testing.assert_close(out[:, 1:].double(), expected[:, 1:], rtol=rtol, atol=atol)

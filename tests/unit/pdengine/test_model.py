@@ -138,6 +138,6 @@ def test_only_the_wanted_rows_become_logits(tmp_path: Path) -> None:
     everything = rig.compute((rig.sequence(prompt()), LENGTH))[0]
     batch = StepBatch.of([Slice(rig.sequence(prompt()), LENGTH, (0,))], 16, rig.kv.device)
     with torch.inference_mode():
-        wanted = rig.model.forward(batch, rig.backend, torch.tensor([3, LENGTH - 1]))
+        wanted = rig.model.forward(batch, rig.layers, torch.tensor([3, LENGTH - 1]))
     assert wanted.dtype == torch.float32
     assert_close(wanted, everything[[3, LENGTH - 1]])

@@ -34,6 +34,32 @@ def test_what_fails_leaves_its_logs_and_the_earlier_results(
     assert [file.read_text() for file in earlier] == ["earlier", "earlier"]
 
 
+def test_what_fails_later_leaves_the_earlier_results_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = [tmp_path / f"{name}.jsonl" for name in measured_bars.BARS]
+    earlier.append(tmp_path / measured_bars.FILE_NAME)
+    for file in earlier:
+        file.write_text("earlier")
+    runs: list[Path] = []
+
+    def fails_second(*arguments: object, logs: Path) -> None:
+        (draft,) = (argument for argument in arguments if isinstance(argument, Path))
+        runs.append(draft)
+        if len(runs) == 2:
+            raise PeerUnavailable("the second one")
+        draft.write_text("new")
+
+    monkeypatch.setattr(measured_bars, "run_serving", fails_second)
+    monkeypatch.setattr(measured_bars, "read_serving", lambda _: None)
+    monkeypatch.setattr(measured_bars, "BARS", dict.fromkeys(measured_bars.BARS, lambda _: []))
+    with pytest.raises(PeerUnavailable, match="the second one"):
+        measured_bars.measure_bars(
+            SCENARIOS, tmp_path, lambda _: Model(tmp_path, "m", ()), lambda task, fraction: None
+        )
+    assert {file.read_text() for file in earlier} == {"earlier"}
+
+
 @pytest.mark.parametrize("out", ["a-file", "a-file/below"])
 def test_where_nothing_can_be_written_nothing_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
