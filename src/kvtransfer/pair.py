@@ -24,6 +24,7 @@ from kvtransfer.messages import AttachRequest, Identity, Standing
 from kvtransfer.path import PathEstimator
 from kvtransfer.path_watch import pings, tcp_samples
 from kvtransfer.stripe_policy import StripePolicy
+from kvtransfer.tcp_backlog import TcpBacklog
 from kvtransfer.warmer import Busy, Warmer
 from pdcore.cluster import Epoch
 from pdcore.errors import LayoutMismatch, PdspanError, PeerUnavailable, ProtocolViolation
@@ -67,6 +68,7 @@ class Pair:
         self.peer: Identity | None = None  # the node that answered last, fitting or not
         self.standing: Standing | None = None
         self.tcp_rtt_s: float | None = None  # the least that the kernel saw of late
+        self.tcp_backlog = TcpBacklog()
         self._settings = settings
         self._control = dialer.dial()
         self._data = DataChannels(dialer)
@@ -212,7 +214,9 @@ class Pair:
     async def _watch_tcp(self) -> None:
         """Ends only when cancelled."""
         async for samples in tcp_samples(self.address, self._data, self._busy.event, self.path):
-            self.stripes.on_tcp(samples, now=monotonic())
+            now = monotonic()
+            self.stripes.on_tcp(samples, now=now)
+            self.tcp_backlog.on_tcp(samples, now=now)
             self.path.is_lossy = self.stripes.is_lossy
             seen_s = (sample.min_rtt_s for sample in samples)
             self.tcp_rtt_s = min(seen_s, default=self.tcp_rtt_s)

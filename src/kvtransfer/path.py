@@ -34,6 +34,11 @@ class PathEstimator:
         return self._round_trip.seconds
 
     @property
+    def least_rtt_s(self) -> float | None:
+        """Of all pings, those too that are no longer counted; nothing of ours queued before it."""
+        return self._round_trip.least_s
+
+    @property
     def rate_bytes_per_s(self) -> float | None:
         """Payload bytes, all transfers of the pair together."""
         highest, latest = self._rate.bytes_per_s, self._rate.latest_bytes_per_s

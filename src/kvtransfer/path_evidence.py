@@ -27,6 +27,8 @@ SURELY_MORE = 1.1
 EXPLAINS = 0.95
 FULL = 0.9
 HIDDEN = 2.0
+MOSTLY = 0.5
+OVERLAPPED = 0.8  # of what a frame takes on a full line is the most that software may take
 # Of copies and checksums at both ends, where frames of another size were measured (docs/results).
 COST_S_PER_BYTE = 2.4e-9
 RECEIVER_SHARE = 0.6
@@ -34,9 +36,11 @@ RECEIVER_SHARE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """None, 0.0: not known. ``pair_bytes_per_s``: the pair's rate before and after this transfer;
-    ``train_bytes_per_s``: that of its acknowledgements. ``tcp_window_bytes``: what the kernel's
-    buffers let its connections have in flight. Costs are of one frame."""
+    """None, 0.0: not known. ``least_ping_s``: of all pings; ``ping_rtt_s`` of late, when our own
+    bytes may have queued before each. ``backlog_share``: of the looks at TCP, those that found it
+    with more than it could send. ``pair_bytes_per_s``: the pair's rate before and after this
+    transfer; ``train_bytes_per_s``: that of its acknowledgements. ``tcp_window_bytes``: what the
+    kernel's buffers let its connections have in flight. Costs are of one frame."""
 
     page_bytes: int
     duration_s: float
@@ -50,6 +54,8 @@ class Evidence:
     receive_cost_s: float
     first: FrameTimes
     lone: FrameTimes
+    least_ping_s: float | None = None
+    backlog_share: float | None = None
 
     @property
     def rtt_s(self) -> float:
@@ -62,7 +68,16 @@ class Evidence:
     @property
     def message_cost_s(self) -> float:
         """What both ends spend on a message however small it is: the software in a ping."""
-        return self.ping_rtt_s - self.rtt_s if self.ping_rtt_s is not None else 0.0
+        if self.ping_rtt_s is None:
+            return 0.0
+        is_like_tcp = self.least_ping_s is not None and self.least_ping_s >= self.rtt_s
+        ping_s = self.least_ping_s if is_like_tcp and self.least_ping_s else self.ping_rtt_s
+        return ping_s - self.rtt_s
+
+    @property
+    def is_line_full(self) -> bool:
+        """The path was slower than both programs, as the kernel saw."""
+        return (self.backlog_share or 0.0) > MOSTLY
 
 
 def send_cost_s(record: SendRecord) -> float:
@@ -115,6 +130,8 @@ def _costs(seen: Evidence, rate: float) -> _Costs:
     else:
         # Each end handled all frames one after the other within the transfer's time.
         frame_s = (seen.duration_s - seen.rtt_s) * seen.frame_bytes / seen.page_bytes
+        if seen.is_line_full:
+            frame_s = min(frame_s, OVERLAPPED * seen.frame_bytes / rate)
         hidden_s = max(0.0, min(seen.message_cost_s, 2 * (frame_s - max(send_s, receive_s))))
     return _Costs(send_s + hidden_s / 2, receive_s + hidden_s / 2, restart_s)
 
@@ -124,7 +141,8 @@ def _rate(seen: Evidence) -> float:
     before, after = seen.pair_bytes_per_s
     train = seen.train_bytes_per_s if not before else 0.0
     streamed = seen.page_bytes / max(seen.duration_s - seen.rtt_s, LEAST_LINE_S)
-    return max(after, train, streamed, _first_rate(seen))
+    first = 0.0 if seen.is_line_full else _first_rate(seen)
+    return max(after, train, streamed, first)
 
 
 def _is_hidden(seen: Evidence, costs: _Costs, rate: float) -> bool:
@@ -132,7 +150,7 @@ def _is_hidden(seen: Evidence, costs: _Costs, rate: float) -> bool:
     is_new = seen.pair_bytes_per_s[0] * SURELY_MORE < rate
     by_software = max(costs.send_s, costs.receive_s) * rate > EXPLAINS * seen.frame_bytes
     by_buffers = rate * seen.rtt_s > FULL * seen.tcp_window_bytes
-    return by_buffers or (is_new and by_software)
+    return by_buffers or (is_new and by_software and not seen.is_line_full)
 
 
 def _first_rate(seen: Evidence) -> float:

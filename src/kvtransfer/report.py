@@ -15,12 +15,14 @@ from kvtransfer.path_evidence import Evidence, path_from, send_cost_s
 from kvtransfer.path_model import Path, Shape, Step
 from kvtransfer.send_record import FrameTimes
 from kvtransfer.stripe_policy import USABLE
+from kvtransfer.tcp_backlog import TcpBacklog
 from kvtransfer.verdict import Judgement, Measured, judge
 from pdcore.generation import TransferId
 from pdwire.v1.generation_pb2 import TransferReport
 
 log = logging.getLogger(__name__)
 
+AHEAD_FRAMES = 3
 SLOW_FACTOR = 2.0  # and by slow_s
 UNKNOWN = "unknown"  # in place of a verdict that failed
 
@@ -29,8 +31,9 @@ UNKNOWN = "unknown"  # in place of a verdict that failed
 class PairPath:
     """What the pair knows of its path when a transfer ends. None: nothing yet.
 
-    ``rtt_s`` is of a ping, two event loops included; ``tcp_rtt_s`` the least that the kernel saw;
-    ``send_buffer_bytes`` the most that it gives one connection.
+    ``rtt_s`` is of a ping, two event loops included, ``least_rtt_s`` of the quickest of all;
+    ``tcp_rtt_s`` the least that the kernel saw; ``send_buffer_bytes`` the most that it gives one
+    connection; ``backlog``: what it could not send at once.
     """
 
     rtt_s: float | None
@@ -38,6 +41,8 @@ class PairPath:
     tcp_rtt_s: float | None = None
     send_buffer_bytes: int | None = None
     warmup_bytes: int = 0
+    least_rtt_s: float | None = None
+    backlog: TcpBacklog | None = None
 
 
 def report_of(queue: FrameQueue, mode: str, pair: PairPath, now: float) -> TransferReport:
@@ -136,6 +141,14 @@ def _tcp_window_bytes(queue: FrameQueue, pair: PairPath) -> float:
     return int(USABLE * pair.send_buffer_bytes) * max(1, queue.num_opened)
 
 
+def _backlog_share(queue: FrameQueue, pair: PairPath) -> float | None:
+    """How often TCP held more than the one or two frames that a sender is ahead with anyway."""
+    started_s = queue.accounting.started_s
+    if pair.backlog is None or started_s is None:
+        return None
+    return pair.backlog.share_since(started_s, AHEAD_FRAMES * queue.wire_bytes / queue.num_frames)
+
+
 def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:
     record = queue.record
     return path_from(
@@ -144,9 +157,11 @@ def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:
             duration_s=duration_s,
             frame_bytes=queue.wire_bytes / queue.num_frames,
             ping_rtt_s=pair.rtt_s,
+            least_ping_s=pair.least_rtt_s,
             tcp_rtt_s=pair.tcp_rtt_s,
             pair_bytes_per_s=(record.rate_before_bytes_per_s, pair.rate_bytes_per_s or 0.0),
             tcp_window_bytes=_tcp_window_bytes(queue, pair),
+            backlog_share=_backlog_share(queue, pair),
             train_bytes_per_s=record.trains.bytes_per_s,
             send_cost_s=send_cost_s(record),
             receive_cost_s=record.receive_cost_s,
@@ -173,6 +188,7 @@ def _trace(queue: FrameQueue, pair: PairPath, path: Path, judged: Judgement, now
         pair_bytes_per_s=pair.rate_bytes_per_s,
         prepare_s=record.prepare.mean_s,
         least_write_s=_seen(record.write),
+        backlog_share=_backlog_share(queue, pair),
         first_ack_s=_seen(record.first),
         train_bytes_per_s=record.trains.bytes_per_s,
         rate_before_bytes_per_s=record.rate_before_bytes_per_s,

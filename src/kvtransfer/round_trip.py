@@ -41,6 +41,7 @@ class RoundTrip:
 
     def __init__(self) -> None:
         self.is_doubted = False
+        self.least_s: float | None = None  # since the path was last found longer
         self._pings: deque[float] = deque(maxlen=NUM_PINGS)
         self._known_s = 0.0  # when a ping last told something
         self._num_doubtful = 0  # pings since the doubt began
@@ -51,6 +52,8 @@ class RoundTrip:
 
     def on_ping(self, ping: Ping, now: float) -> Finding:
         finding = self._find(ping, now)
+        least_s = self.least_s if finding is not Finding.LONGER else None
+        self.least_s = ping.rtt_s if least_s is None else min(least_s, ping.rtt_s)
         if finding is not Finding.NOTHING:
             self.is_doubted = False
             self._known_s = now

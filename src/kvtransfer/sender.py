@@ -244,6 +244,8 @@ class KvSender:
             tcp_rtt_s=pair.tcp_rtt_s,
             rate_bytes_per_s=path.rate_bytes_per_s,
             send_buffer_bytes=pair.send_buffer_bytes,
+            least_rtt_s=pair.path.least_rtt_s,
+            backlog=pair.tcp_backlog,
             warmup_bytes=pair.take_warmup_bytes(),
         )
         report = report_of(self._queue, self._limits.mode, seen, monotonic())

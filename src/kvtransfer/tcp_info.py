@@ -128,9 +128,8 @@ def _sample(connection: _Connection) -> TcpSample | None:
 def parse(tcp_info: bytes) -> TcpSample:
     """The kernel's struct, cut to ``tcpi_bytes_retrans``."""
     fields = _TCP_INFO.unpack(tcp_info)[8:]
-    snd_mss, rtt_us, snd_cwnd = fields[2], fields[15], fields[18]
-    bytes_acked, notsent, min_rtt_us = fields[26], fields[30], fields[31]
-    delivery_rate, busy_us, rwnd_limited_us, sndbuf_limited_us = fields[34:38]
+    rtt_us, bytes_acked, notsent, min_rtt_us = fields[15], fields[26], fields[30], fields[31]
+    busy_us, rwnd_limited_us, sndbuf_limited_us = fields[35:38]
     return TcpSample(
         rtt_s=rtt_us * _US,
         min_rtt_s=min_rtt_us * _US,
@@ -139,7 +138,5 @@ def parse(tcp_info: bytes) -> TcpSample:
         rwnd_limited_s=rwnd_limited_us * _US,
         bytes_acked=bytes_acked,
         bytes_retransmitted=fields[41],
-        cwnd_bytes=snd_cwnd * snd_mss,
         notsent_bytes=notsent,
-        delivery_rate_bytes_per_s=float(delivery_rate),
     )

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 class TcpSample:
     """``busy_s``: time with data sent or waiting to be. Of it, ``sndbuf_limited_s`` and
     ``rwnd_limited_s`` were spent because the send buffer or the receiver's window was full.
-    ``notsent_bytes``: in the send buffer, not on the way yet. ``delivery_rate_bytes_per_s``: the
-    most recent one.
+    ``notsent_bytes``: in the send buffer, not on the way yet.
     """
 
     rtt_s: float
@@ -22,6 +21,4 @@ class TcpSample:
     rwnd_limited_s: float
     bytes_acked: int
     bytes_retransmitted: int
-    cwnd_bytes: int
     notsent_bytes: int
-    delivery_rate_bytes_per_s: float

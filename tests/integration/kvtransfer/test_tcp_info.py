@@ -50,8 +50,6 @@ def test_bytes_are_counted_and_the_rest_is_plausible() -> None:
     assert after.notsent_bytes == after.bytes_retransmitted == 0
     assert 0 < after.min_rtt_s <= after.rtt_s < 1
     assert after.busy_s >= before.busy_s >= 0
-    assert after.cwnd_bytes >= 10 * 536
-    assert after.delivery_rate_bytes_per_s > 0
 
 
 def test_a_reader_that_stopped_is_seen_as_a_full_window() -> None:

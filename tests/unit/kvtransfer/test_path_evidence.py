@@ -77,6 +77,30 @@ def test_pings_that_were_slow_do_not_make_frames_slower_than_they_were() -> None
     assert path.frame_cost_s - path.receive_cost_s <= 0.0101
 
 
+def test_a_line_that_tcp_waited_for_is_not_hidden_by_software() -> None:
+    """Pings that took 9 ms longer would explain all 10 ms of a frame; two programs that were ahead
+    of TCP say that they do not."""
+    slow_pings = replace(STREAM, ping_rtt_s=0.059)
+    assert path_from(slow_pings).receive_cost_s == pytest.approx(0.0065)
+    backlogged = path_from(replace(slow_pings, backlog_share=0.9))
+    assert backlogged.link_bytes_per_s == pytest.approx(100e6)
+    assert backlogged.frame_interval_s(MB) == pytest.approx(0.010)
+    assert backlogged.receive_cost_s < 0.009
+
+
+def test_a_first_frame_says_nothing_of_a_line_that_tcp_waited_for() -> None:
+    """It found the line idle, and pings that queued are no software to be taken off."""
+    lucky = replace(STREAM, first=frames(0.0505))
+    assert path_from(lucky).link_bytes_per_s > 1e9
+    assert path_from(replace(lucky, backlog_share=0.9)).link_bytes_per_s == pytest.approx(100e6)
+    assert path_from(replace(lucky, backlog_share=0.4)).link_bytes_per_s > 1e9
+
+
+def test_pings_that_queued_are_no_software() -> None:
+    queued = replace(STREAM, ping_rtt_s=0.059, least_ping_s=0.051)
+    assert path_from(queued) == path_from(STREAM)
+
+
 def test_software_that_explains_a_new_rate_hides_the_line() -> None:
     slow = replace(STREAM, send_cost_s=0.0095, first=FrameTimes())
     assert path_from(slow).link_bytes_per_s == pytest.approx(100e6)

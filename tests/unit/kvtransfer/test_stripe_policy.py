@@ -12,7 +12,7 @@ from kvtransfer.tcp_sample import TcpSample
 RTT_S = 0.05
 LINE = 120e6
 STOCK_BYTES = 4 * 2**20
-NO_BYTES = TcpSample(RTT_S, RTT_S, 0.0, 0.0, 0.0, 0, 0, 10_000, 0, 0.0)
+NO_BYTES = TcpSample(RTT_S, RTT_S, 0.0, 0.0, 0.0, 0, 0, 0)
 
 
 def path_with(rate: float, rtt_s: float = RTT_S) -> PathEstimator:
@@ -79,9 +79,7 @@ class Connections:
             rwnd_limited_s=sample.rwnd_limited_s + self.rwnd * busy_s,
             bytes_acked=sample.bytes_acked + nbytes,
             bytes_retransmitted=sample.bytes_retransmitted + int(self.resent * nbytes),
-            cwnd_bytes=10_000,
             notsent_bytes=0,
-            delivery_rate_bytes_per_s=rate,
         )
 
 
