@@ -6,7 +6,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-kernels check format proto lock bench-transfer bench-serving bench-grid bench-engine bench-memory gpu-check clean
+.PHONY: help up test test-kernels check format proto lock bench-transfer bench-serving bench-grid bench-engine bench-memory bench-schedules gpu-check clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,10 @@ bench-memory: .venv/.dev  ## Compare admission on demand with reserving all, on 
 	$(BIN)/python -m decode_node.benchmark --model "$$($(BIN)/pdspan models fetch)" \
 	  --trace deploy/traces/mixed_lengths.jsonl $(ARGS) > docs/results/memory.part
 	@mv docs/results/memory.part docs/results/memory.jsonl
+
+bench-schedules: .venv/.dev  ## Compare attention schedules on five workloads, 2 threads (5 minutes)
+	$(BIN)/python -m pdengine.benchmark.schedules --model "$$($(BIN)/pdspan models fetch)" \
+	  --threads 2 --out docs/results/schedules.json $(ARGS)
 
 gpu-check:  ## Compare FlashInfer with the reference and serve, on a machine with a GPU
 	deploy/gpu_check.sh

@@ -150,7 +150,7 @@ def _is_hidden(seen: Evidence, costs: _Costs, rate: float) -> bool:
     is_new = seen.pair_bytes_per_s[0] * SURELY_MORE < rate
     by_software = max(costs.send_s, costs.receive_s) * rate > EXPLAINS * seen.frame_bytes
     by_buffers = rate * seen.rtt_s > FULL * seen.tcp_window_bytes
-    return by_buffers or (is_new and by_software and not seen.is_line_full)
+    return not seen.is_line_full and (by_buffers or (is_new and by_software))
 
 
 def _first_rate(seen: Evidence) -> float:

@@ -142,11 +142,17 @@ def _tcp_window_bytes(queue: FrameQueue, pair: PairPath) -> float:
 
 
 def _backlog_share(queue: FrameQueue, pair: PairPath) -> float | None:
-    """How often TCP held more than the one or two frames that a sender is ahead with anyway."""
+    """How often TCP held more than the one or two frames that a sender is ahead with anyway; None
+    where its buffers have no room for a frame beside what is on the way."""
     started_s = queue.accounting.started_s
     if pair.backlog is None or started_s is None:
         return None
-    return pair.backlog.share_since(started_s, AHEAD_FRAMES * queue.wire_bytes / queue.num_frames)
+    frame_bytes = queue.wire_bytes / queue.num_frames
+    room_bytes = _tcp_window_bytes(queue, pair) - (pair.rate_bytes_per_s or 0) * (pair.rtt_s or 0)
+    if room_bytes / 2 < frame_bytes:
+        return None
+    least_bytes = min(AHEAD_FRAMES * frame_bytes, room_bytes / 2)
+    return pair.backlog.share_since(started_s, least_bytes)
 
 
 def path_of(queue: FrameQueue, pair: PairPath, duration_s: float) -> Path:

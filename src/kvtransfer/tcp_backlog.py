@@ -30,12 +30,11 @@ class TcpBacklog:
     def on_tcp(self, samples: Sequence[TcpSample], *, now: float) -> None:
         """``samples`` of the same connections as before, in their order, or none between others."""
         (before_s, before), self._before = self._before, (now, samples)
-        if not samples:
-            return
-        known = before if len(before) == len(samples) else samples
+        if not samples or len(before) != len(samples):
+            return  # whether a receiver's window was full, only two looks can tell
         waiting = [
             sample.notsent_bytes
-            for sample, old in zip(samples, known, strict=True)
+            for sample, old in zip(samples, before, strict=True)
             if sample.rwnd_limited_s - old.rwnd_limited_s <= LIMITED * (now - before_s)
         ]
         self._looks.append(Look(now, sum(waiting)))

@@ -85,6 +85,7 @@ def serve(arguments: Namespace) -> int:
 def serving_bars(arguments: Namespace) -> int:
     """0 when every bar is met, else 1."""
     from pdlab.measured_bars import measure_bars
+    from pdlab.transfer.results_page import update_page
     from pdspan.progress import open_progress
 
     with open_progress() as progress:
@@ -95,6 +96,7 @@ def serving_bars(arguments: Namespace) -> int:
             progress.report,
             repetitions=arguments.repetitions,
         )
+    update_page(arguments.out)
     for result in results:
         print(result)
     return 0 if all(result.passed for result in results) else 1

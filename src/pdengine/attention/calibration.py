@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 VERSION = 2  # of what is measured
 LONG_TOKENS = 4096
-NUM_SHORT = 256  # rows of one token, for each worker
+NUM_SHORT = 256  # rows of one token, for each worker; of all workers at most MOST_SHORT
+MOST_SHORT = 8192
 NUM_PARTS = 64
 TRIALS = 5
 
@@ -70,7 +71,8 @@ def measured(build: Build, config: ModelConfig, kv: KvCache) -> Costs:
     windows = [window for window in config.layer_windows if window is not None]
     long = min(LONG_TOKENS, kv.num_pages * kv.layout.page_tokens, *windows)
     empty_s = took_s([1])
-    piece_s = (took_s([1] * num_workers * NUM_SHORT) - empty_s) / NUM_SHORT
+    num_short = max(1, min(NUM_SHORT, MOST_SHORT // num_workers))
+    piece_s = (took_s([1] * num_workers * num_short) - empty_s) / num_short
     all_s, alone_s = took_s([long] * num_workers), took_s([long])
     parts_s = took_s([long], _in_parts) - took_s([long], _in_halves)
     barrier_s = took_s([2 * num_workers], _in_halves) - empty_s

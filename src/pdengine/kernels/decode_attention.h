@@ -186,25 +186,23 @@ void run_item(const Layer& layer, const T* q, const int32_t* tables, int64_t tab
 }
 
 template <typename T>
-void merge(const Layer& layer, const Merge& row, float* partials, T* out) {
+void merge(const Layer& layer, const Merge& row, int head, float* partials, T* out) {
   const int dim = layer.head_dim;
-  for (int head = 0; head < layer.num_heads; ++head) {
-    float highest = -INFINITY, total = 0;
-    for (int64_t part = row.first; part < row.last; ++part) {
-      const float score = part_of(partials, layer, part, head)[0];
-      highest = score > highest ? score : highest;
-    }
-    Vec sums[MAX_DIM / LANES] = {};
-    for (int64_t part = row.first; part < row.last; ++part) {
-      const float* values = part_of(partials, layer, part, head);
-      const float weight = exponential(values[0] - highest);
-      total += weight * values[1];
-      for (int d = 0; d < dim; d += LANES)
-        sums[d / LANES] += load(values + 2 + d) * spread(weight);
-    }
-    T* result = out + (static_cast<int64_t>(row.row) * layer.num_heads + head) * dim;
-    for (int d = 0; d < dim; d += LANES) store(result + d, sums[d / LANES] * spread(1 / total));
+  float highest = -INFINITY, total = 0;
+  for (int64_t part = row.first; part < row.last; ++part) {
+    const float score = part_of(partials, layer, part, head)[0];
+    highest = score > highest ? score : highest;
   }
+  Vec sums[MAX_DIM / LANES] = {};
+  for (int64_t part = row.first; part < row.last; ++part) {
+    const float* values = part_of(partials, layer, part, head);
+    const float weight = exponential(values[0] - highest);
+    total += weight * values[1];
+    for (int d = 0; d < dim; d += LANES)
+      sums[d / LANES] += load(values + 2 + d) * spread(weight);
+  }
+  T* result = out + (static_cast<int64_t>(row.row) * layer.num_heads + head) * dim;
+  for (int d = 0; d < dim; d += LANES) store(result + d, sums[d / LANES] * spread(1 / total));
 }
 
 }  // namespace

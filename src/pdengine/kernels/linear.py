@@ -1,8 +1,8 @@
 """Matrices as our kernels read them, and their products.
 
 A matrix is packed once, at load: sixteen rows side by side, in 8 bits if that is asked for. The
-product of a row is the same, bit by bit, whatever rows are beside it, so a step that is batched or
-cut another way rounds alike.
+product of a row is the same, bit by bit, whatever rows are beside it: a step that is batched or cut
+another way differs in its attention at most.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from pdengine.kernels.arena import Arena
 from pdengine.kernels.library import DTYPES, PANEL, Matrix, kernel, unavailable
 
 INT8_MOST = 127
+BLOCK_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,13 @@ class Int8:
 
     @classmethod
     def of(cls, weight: Tensor) -> "Int8":
-        wide = weight.float()
-        scales = wide.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / INT8_MOST
-        return cls((wide / scales[:, None]).round().to(torch.int8), scales)
+        least = torch.finfo(torch.float32).tiny
+        scales = weight.abs().amax(dim=1).float().clamp_min_(least) / INT8_MOST
+        values = torch.empty(weight.shape, dtype=torch.int8)
+        for first in range(0, len(weight), BLOCK_ROWS):  # all in float32 would be much memory
+            rows = slice(first, first + BLOCK_ROWS)
+            values[rows] = (weight[rows] / scales[rows, None]).round_()
+        return cls(values, scales)
 
 
 class Packed:
@@ -90,4 +95,6 @@ def _packed(values: Tensor, columns: int, arena: Arena) -> Tensor:
 def _to_whole_panels(rows: Tensor) -> Tensor:
     """With zeros up to a multiple of ``PANEL`` rows; contiguous."""
     missing = -len(rows) % PANEL
+    if not missing:
+        return rows.contiguous()
     return pad(rows, (0, 0) * (rows.dim() - 1) + (0, missing)).contiguous()

@@ -66,8 +66,10 @@ void attend_share(const Layer& layer, const T* q, const int32_t* tables, int64_t
              *room.block, room.states.get(), out);
   if (plan.num_merges) {
 #pragma omp barrier
-    for (int i = thread; i < plan.num_merges; i += threads)
-      merge(layer, plan.merges[i], plan.partials, out);
+    const int64_t num = static_cast<int64_t>(plan.num_merges) * layer.num_heads;
+    for (int64_t i = thread; i < num; i += threads)
+      merge(layer, plan.merges[i / layer.num_heads], static_cast<int>(i % layer.num_heads),
+            plan.partials, out);
   }
 }
 

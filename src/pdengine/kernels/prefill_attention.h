@@ -76,7 +76,7 @@ inline void weigh(int dim, int low, int high, int row, int r, TileState& state) 
   float lanes[LANES], highest = state.highest[row];
   store(lanes, most);
   for (int i = 0; i < LANES; ++i) highest = lanes[i] > highest ? lanes[i] : highest;
-  if (highest == -INFINITY) {  // this row has seen no key yet
+  if (low >= high) {  // this row sees none of them
     std::memset(scores, 0, BLOCK * sizeof(float));
     return;
   }
@@ -162,6 +162,7 @@ void run_tile(const Layer& layer, const T* q, const int32_t* table, const Tile& 
   }
   const int64_t end = static_cast<int64_t>(tile.position) + tile.num_rows;
   int64_t first = window && tile.position >= window ? tile.position - window + 1 : 0;
+  first = first / BLOCK * BLOCK;  // whatever the chunk, a row meets the same blocks
   for (; first < end; first += BLOCK) {
     const int num = end - first < BLOCK ? static_cast<int>(end - first) : BLOCK;
     read_block<T>(layer, table, tile.kv_head, first, num, block);

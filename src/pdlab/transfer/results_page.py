@@ -41,6 +41,14 @@ def write_page(directory: Path) -> list[Judged]:
     return judged
 
 
+def update_page(serving: Path) -> None:
+    """Bars of serving were measured into ``serving``: a page that shows them is written anew."""
+    directory = serving.parent
+    is_shown = serving.name == SERVING_BARS.parent.name and (directory / BARS_RECORD).exists()
+    if is_shown:
+        write_page(directory)
+
+
 def _grid(directory: Path) -> TransferRecord | None:
     path = directory / GRID_RECORD
     return read_transfer(path) if path.exists() else None

@@ -9,7 +9,14 @@ from pdcore.errors import ConfigError
 from pdlab.host import describe_host
 from pdlab.record_files import write_transfer
 from pdlab.records import Cell, LinkRecord, TransferRecord
-from pdlab.transfer.results_page import BARS_RECORD, GRID_RECORD, PAGE, SERVING_BARS, write_page
+from pdlab.transfer.results_page import (
+    BARS_RECORD,
+    GRID_RECORD,
+    PAGE,
+    SERVING_BARS,
+    update_page,
+    write_page,
+)
 from transfer_cells import cell
 
 LINK = LinkRecord("tun", 0.05, 1e9, 0, 0, None, "large", "bbr", 0.0503, 0.0505, 9.6e8, "")
@@ -75,3 +82,21 @@ def test_verdicts_come_from_the_grid_where_there_is_one(tmp_path: Path) -> None:
     text = page(tmp_path, cell("auto", 0.5))
     assert "cells of the whole grid | >= 0.98 | " in text
     assert "f00d" in text and "sequential, 1 Gbit/s, 50 ms" in text
+
+
+def test_new_bars_of_serving_are_shown_on_the_page_beside_them(tmp_path: Path) -> None:
+    text = page(tmp_path, cell("auto", 0.9))
+    (tmp_path / PAGE).write_text("old")
+    update_page(tmp_path / "elsewhere")
+    assert (tmp_path / PAGE).read_text() == "old"
+    update_page(tmp_path / SERVING_BARS.parent)
+    assert (tmp_path / PAGE).read_text() == text
+
+
+def test_the_published_page_is_what_the_published_records_say(tmp_path: Path) -> None:
+    results = Path(__file__).parents[4] / "docs" / "results"
+    (tmp_path / SERVING_BARS).parent.mkdir()
+    for name in (BARS_RECORD, GRID_RECORD, SERVING_BARS):
+        (tmp_path / name).write_bytes((results / name).read_bytes())
+    write_page(tmp_path)
+    assert (tmp_path / PAGE).read_text() == (results / PAGE).read_text()
