@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pdengine.attention.schedules import SCHEDULES
 from tiny_checkpoints import TinyModel
 
 TRACE = (
@@ -68,5 +69,5 @@ def test_every_schedule_is_timed_on_every_workload(model: Path, tmp_path: Path) 
     assert result.returncode == 0, result.stderr
     cells = json.loads(out.read_text())["cells"]
     assert len({cell["workload"] for cell in cells}) == 5
-    assert {cell["schedule"] for cell in cells} == {"per_row", "split", "workqueue", "adaptive"}
+    assert {cell["schedule"] for cell in cells} == set(SCHEDULES)
     assert all(cell["attention_s"][0] > 0 and cell["step_s"][0] > 0 for cell in cells)
