@@ -19,7 +19,7 @@ test: .venv/.dev  ## Run the tests
 	@$(BIN)/pdspan models fetch
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-kernels: .venv/.dev  ## Check attention kernels over their whole space (30 minutes)
+test-kernels: .venv/.dev  ## Check attention kernels over their whole space (12 000 cases)
 	$(BIN)/python -m pytest -m matrix tests/unit/pdengine/test_kernel_matrix.py $(ARGS)
 
 check: .venv/.dev  ## Check format, lint, types, import rules, generated code
@@ -59,7 +59,7 @@ bench-memory: .venv/.dev  ## Compare admission on demand with reserving all, on 
 	  --trace deploy/traces/mixed_lengths.jsonl $(ARGS) > docs/results/memory.part
 	@mv docs/results/memory.part docs/results/memory.jsonl
 
-bench-schedules: .venv/.dev  ## Compare attention schedules on five workloads, 2 threads (5 minutes)
+bench-schedules: .venv/.dev  ## Compare attention schedules on five workloads, 2 threads
 	$(BIN)/python -m pdengine.benchmark.schedules --model "$$($(BIN)/pdspan models fetch)" \
 	  --threads 2 --out docs/results/schedules.json $(ARGS)
 

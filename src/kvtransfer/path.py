@@ -35,7 +35,7 @@ class PathEstimator:
 
     @property
     def least_rtt_s(self) -> float | None:
-        """Of all pings, those too that are no longer counted; nothing of ours queued before it."""
+        """Of all pings since the path was last found longer: the least that was queued before."""
         return self._round_trip.least_s
 
     @property

@@ -70,9 +70,8 @@ class Evidence:
         """What both ends spend on a message however small it is: the software in a ping."""
         if self.ping_rtt_s is None:
             return 0.0
-        is_like_tcp = self.least_ping_s is not None and self.least_ping_s >= self.rtt_s
-        ping_s = self.least_ping_s if is_like_tcp and self.least_ping_s else self.ping_rtt_s
-        return ping_s - self.rtt_s
+        least_s = self.ping_rtt_s if self.least_ping_s is None else self.least_ping_s
+        return max(0.0, min(least_s, self.ping_rtt_s) - self.rtt_s)
 
     @property
     def is_line_full(self) -> bool:

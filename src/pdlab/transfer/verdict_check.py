@@ -3,10 +3,8 @@ without a limit to B, and without o.
 
 R and B are removed by measuring: the grid has the cell at 0 ms, and at no set rate. Software cannot
 be removed, so o is measured where both others are removed, as what is left per frame there; its
-gain is then the model's, with R and B as set. Of two gains, or two terms of the formula (round
-trips waited for, bytes over the line, software of all frames), that lie within ``CLOSE`` of each
-other, both are right: which gains more is then decided by what no model knows, as how long TCP
-takes to find that a line has no limit. A cell that lacks a partner is not judged.
+gain is then the model's, with R and B as set. Two gains within ``CLOSE`` of each other are both
+right. A cell that lacks a partner is not judged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,18 +22,15 @@ SOFTWARE, RTT, BANDWIDTH = "software_bound", "rtt_bound", "bandwidth_bound"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``gains_s``: by how much each removal shortens the transfer. ``terms_s``: what each adds to
-    it by the formula, on the link as set."""
+    """``gains_s``: by how much each removal shortens the transfer."""
 
     cell: Cell
     gains_s: dict[str, float]
-    terms_s: dict[str, float]
 
     @property
     def agrees(self) -> bool:
-        verdict = self.cell.verdict or ""
-        most = max(self.gains_s, key=lambda name: self.gains_s[name])
-        return _are_close(self.gains_s, verdict, most) or _are_close(self.terms_s, verdict, most)
+        own = self.gains_s.get(self.cell.verdict or "", 0.0)
+        return own * CLOSE >= max(self.gains_s.values())
 
     def __str__(self) -> str:
         gains = ", ".join(f"{name} {1e3 * gain:.1f} ms" for name, gain in self.gains_s.items())
@@ -71,24 +66,7 @@ def _checked(cell: Cell, cells: Iterable[Cell]) -> Checked | None:
             BANDWIDTH: took_s - _seconds_for(_moved_bytes(cell), unlimited[0]),
             SOFTWARE: _software_gain_s(cell, neither[0]),
         },
-        _terms_s(cell, neither[0]),
     )
-
-
-def _are_close(seconds: dict[str, float], one: str, other: str) -> bool:
-    low, high = sorted((seconds.get(one, 0.0), seconds[other]))
-    return low * CLOSE >= high
-
-
-def _terms_s(cell: Cell, neither: Cell) -> dict[str, float]:
-    assert cell.frame_bytes and cell.rate_bps, "only such cells are judged"
-    num_bytes = _moved_bytes(cell)
-    in_flight = max(cell.window_bytes or 0, cell.frame_bytes)
-    return {
-        RTT: cell.rtt_s * max(1.0, num_bytes / in_flight),
-        BANDWIDTH: 8 * num_bytes / (LINE_SHARE * cell.rate_bps),
-        SOFTWARE: 8 * num_bytes / neither.median_goodput_bps,
-    }
 
 
 def _alike(cell: Cell, other: Cell) -> bool:

@@ -1,7 +1,5 @@
 """A verdict is held against what happens when R, B or o is removed."""
 
-from dataclasses import replace
-
 import pytest
 
 from kvtransfer.path_model import Path, Shape, Step, modelled_s
@@ -71,21 +69,6 @@ def test_two_gains_that_are_close_are_both_right() -> None:
     (near,) = (c for c in check_verdicts(grid("sequential", BANDWIDTH, 0.0006)) if not c.cell.rtt_s)
     assert near.gains_s[SOFTWARE] > near.gains_s[BANDWIDTH]
     assert near.agrees
-
-
-def test_two_terms_that_are_close_are_both_right() -> None:
-    """S/B of all is 34.8 ms and R 30; but TCP did not find that the line had no limit."""
-    limited = measured("coalesced", 0.03, 1e9, BANDWIDTH, 1e-5)
-    others = [measured("coalesced", 0.0, rate, BANDWIDTH, 1e-5) for rate in (1e9, None)]
-    unlimited = replace(limited, rate_bps=None)
-    checked = check_verdicts([limited, *others, unlimited])
-    (far,) = (one for one in checked if one.cell.rtt_s)
-    assert far.gains_s[BANDWIDTH] == pytest.approx(0.0, abs=1e-9)
-    assert far.gains_s[RTT] == pytest.approx(0.03, rel=0.1)
-    assert far.agrees
-    longer = [replace(cell, rtt_s=0.06) if cell.rtt_s else cell for cell in (limited, unlimited)]
-    (further,) = (one for one in check_verdicts([*longer, *others]) if one.cell.rtt_s)
-    assert not further.agrees
 
 
 def test_without_a_partner_nothing_is_judged() -> None:
